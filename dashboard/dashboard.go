@@ -23,6 +23,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // Gate admits only visitors with a session, and shows its notices with pages; [session.Gate]
@@ -54,9 +55,11 @@ type Options struct {
 	PlayMoney bool
 	// Example is the URL of a paid API in commands to copy. Default: one that does not exist.
 	Example string
-	Version string
-	Clock   pay.Clock // default: time.Now
-	Logger  *slog.Logger
+	// LowBalance is the balance below which pages call a wallet low, in the smallest unit; nil: none is.
+	LowBalance *x402.Amount
+	Version    string
+	Clock      pay.Clock // default: time.Now
+	Logger     *slog.Logger
 }
 
 // dashboard serves the pages. It is safe for concurrent use and holds nothing to close.
@@ -65,6 +68,8 @@ type dashboard struct {
 	assets   assets
 	pages    pages
 	once     onceShown
+	orders   orders
+	deposits depositsKept
 	throttle throttle
 	origin   string // of PublicURL; "" without one
 }
@@ -80,7 +85,7 @@ func New(o Options) (http.Handler, error) {
 		o.Clock = time.Now
 	}
 	files := loadAssets()
-	d := &dashboard{Options: o, assets: files, pages: loadPages(files), throttle: newThrottle(), once: onceShown{waits: map[onceFor]onceSecret{}}}
+	d := &dashboard{Options: o, assets: files, pages: loadPages(files), throttle: newThrottle(), once: onceShown{waits: map[onceFor]onceSecret{}}, orders: newOrders(), deposits: newDepositsKept()}
 	var err error
 	if d.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, fmt.Errorf("PURSER_PUBLIC_URL: %w", err)
@@ -111,36 +116,41 @@ func (d *dashboard) views() map[string]view {
 		"/dashboard/": func(*http.Request, visit) (answer, error) { return answer{}, errNotFound },
 		"/dashboard":  func(*http.Request, visit) (answer, error) { return answer{redirect: session.Home}, nil },
 
-		"GET /dashboard/{$}":                  d.inTurn(d.overview),
-		"GET /dashboard/live":                 d.inTurn(d.live),
-		"GET /dashboard/keys":                 d.inTurn(d.keys),
-		"POST /dashboard/keys":                d.createKey,
-		"POST /dashboard/keys/link":           d.linkKey,
-		"GET /dashboard/keys/{id}":            d.inTurn(d.ofKey(d.key)),
-		"POST /dashboard/keys/{id}/reveal":    d.ofKey(d.revealKey),
-		"POST /dashboard/keys/{id}/pause":     d.stopKey(pay.StopPause, saidKeyPaused),
-		"POST /dashboard/keys/{id}/resume":    d.stopKey(pay.StopResume, saidKeyResumed),
-		"GET /dashboard/keys/{id}/limits":     d.ofKey(d.limitsForm),
-		"POST /dashboard/keys/{id}/limits":    d.inTurn(d.ofKey(d.changeLimits)),
-		"GET /dashboard/keys/{id}/reissue":    d.ofKey(d.askReissueKey),
-		"POST /dashboard/keys/{id}/reissue":   d.ofKey(d.reissueKey),
-		"GET /dashboard/keys/{id}/revoke":     d.ofKey(d.askRevokeKey),
-		"POST /dashboard/keys/{id}/revoke":    d.ofKey(d.revokeKey),
-		"GET /dashboard/audit":                d.inTurn(d.audit),
-		"GET /dashboard/wallets":              d.inTurn(d.wallets),
-		"POST /dashboard/wallets":             d.createWallet,
-		"GET /dashboard/wallets/{id}":         d.ofWallet(d.wallet),
-		"GET /dashboard/wallets/{id}/balance": d.ofWallet(d.balance),
-		"GET /dashboard/wallets/{id}/delete":  d.ofWallet(d.askDeleteWallet),
-		"POST /dashboard/wallets/{id}/delete": d.ofWallet(d.deleteWallet),
-		"GET /dashboard/spend":                d.inTurn(d.spend),
-		"GET /dashboard/spend.csv":            d.exportSpend,
-		"GET /dashboard/payments":             d.inTurn(d.payments),
-		"GET /dashboard/payments.csv":         d.exportPayments,
-		"GET /dashboard/declined":             d.inTurn(d.declined),
-		"GET /dashboard/declined.csv":         d.exportDeclined,
-		"GET /dashboard/payments/{id}":        d.inTurn(d.payment),
-		"GET /dashboard/settings":             d.inTurn(d.settings),
+		"GET /dashboard/{$}":                         d.inTurn(d.overview),
+		"GET /dashboard/live":                        d.inTurn(d.live),
+		"GET /dashboard/keys":                        d.inTurn(d.keys),
+		"POST /dashboard/keys":                       d.createKey,
+		"POST /dashboard/keys/link":                  d.linkKey,
+		"GET /dashboard/keys/{id}":                   d.inTurn(d.ofKey(d.key)),
+		"POST /dashboard/keys/{id}/reveal":           d.ofKey(d.revealKey),
+		"POST /dashboard/keys/{id}/pause":            d.stopKey(pay.StopPause, saidKeyPaused),
+		"POST /dashboard/keys/{id}/resume":           d.stopKey(pay.StopResume, saidKeyResumed),
+		"GET /dashboard/keys/{id}/limits":            d.ofKey(d.limitsForm),
+		"POST /dashboard/keys/{id}/limits":           d.inTurn(d.ofKey(d.changeLimits)),
+		"GET /dashboard/keys/{id}/reissue":           d.ofKey(d.askReissueKey),
+		"POST /dashboard/keys/{id}/reissue":          d.ofKey(d.reissueKey),
+		"GET /dashboard/keys/{id}/revoke":            d.ofKey(d.askRevokeKey),
+		"POST /dashboard/keys/{id}/revoke":           d.ofKey(d.revokeKey),
+		"GET /dashboard/audit":                       d.inTurn(d.audit),
+		"GET /dashboard/wallets":                     d.inTurn(d.wallets),
+		"POST /dashboard/wallets":                    d.createWallet,
+		"GET /dashboard/wallets/{id}":                d.ofWallet(d.wallet),
+		"GET /dashboard/wallets/{id}/balance":        d.ofWallet(d.balance),
+		"GET /dashboard/wallets/{id}/deposits":       d.ofWallet(d.depositsPart),
+		"GET /dashboard/wallets/{id}/withdraw":       d.ofWallet(d.withdrawForm),
+		"POST /dashboard/wallets/{id}/withdraw":      d.ofWallet(d.orderWithdrawal),
+		"POST /dashboard/wallets/{id}/withdraw/send": d.ofWallet(d.sendWithdrawal),
+		"GET /dashboard/wallets/{id}/withdrawn":      d.ofWallet(d.withdrawn),
+		"GET /dashboard/wallets/{id}/delete":         d.ofWallet(d.askDeleteWallet),
+		"POST /dashboard/wallets/{id}/delete":        d.ofWallet(d.deleteWallet),
+		"GET /dashboard/spend":                       d.inTurn(d.spend),
+		"GET /dashboard/spend.csv":                   d.exportSpend,
+		"GET /dashboard/payments":                    d.inTurn(d.payments),
+		"GET /dashboard/payments.csv":                d.exportPayments,
+		"GET /dashboard/declined":                    d.inTurn(d.declined),
+		"GET /dashboard/declined.csv":                d.exportDeclined,
+		"GET /dashboard/payments/{id}":               d.inTurn(d.payment),
+		"GET /dashboard/settings":                    d.inTurn(d.settings),
 	}
 }
 

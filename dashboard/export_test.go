@@ -15,3 +15,6 @@ func Need(pattern string) (act string, fresh bool) {
 	n := needOf(pattern)
 	return string(n.act), n.fresh
 }
+
+// RunwayText tells a runway in words.
+var RunwayText = runwayText

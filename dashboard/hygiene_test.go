@@ -29,7 +29,7 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings", "/dashboard/audit",
 		"/dashboard/nothing", "/dashboard/spend?task=%3Cb%3E&from=x", "/dashboard/live?newest=0",
 	}
-	for list, more := range map[string][]string{"keys": {"/revoke", "/limits", "/reissue"}, "wallets": {"/delete", "/balance"}, "payments": nil} {
+	for list, more := range map[string][]string{"keys": {"/revoke", "/limits", "/reissue"}, "wallets": {"/delete", "/balance", "/withdraw", "/deposits", "?balance=now&deposits=now&fund=2.5"}, "payments": nil} {
 		objects := regexp.MustCompile("/dashboard/"+list+"/[0-9a-f-]{36}").FindAllString(p.get("/dashboard/"+list).is(200).body, -1)
 		slices.Sort(objects)
 		objects = slices.Compact(objects)
@@ -42,7 +42,7 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 	}
 	paths = append(paths, "/dashboard/audit?key="+p.key.ID)
 	for _, path := range paths {
-		if strings.Contains(path, "/live?") || strings.HasSuffix(path, "/balance") {
+		if strings.Contains(path, "/live?") || strings.HasSuffix(path, "/balance") || strings.HasSuffix(path, "/deposits") {
 			pages[path] = p.get(path, "HX-Request", "true")
 		} else {
 			pages[path] = p.get(path)

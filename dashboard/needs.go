@@ -20,14 +20,17 @@ type need struct {
 // may use a view.
 func needs() map[string]need {
 	return map[string]need{
-		"POST /dashboard/keys/{id}/reveal":    {session.Change, true},
-		"GET /dashboard/keys/{id}/limits":     {session.Change, false}, // raising needs a fresh one: see changeLimits
-		"GET /dashboard/keys/{id}/reissue":    {session.Change, true},
-		"POST /dashboard/keys/{id}/reissue":   {session.Change, true},
-		"GET /dashboard/keys/{id}/revoke":     {session.Change, true},
-		"POST /dashboard/keys/{id}/revoke":    {session.Change, true},
-		"GET /dashboard/wallets/{id}/delete":  {session.Change, true},
-		"POST /dashboard/wallets/{id}/delete": {session.Change, true},
+		"POST /dashboard/keys/{id}/reveal":           {session.Change, true},
+		"GET /dashboard/keys/{id}/limits":            {session.Change, false}, // raising needs a fresh one: see changeLimits
+		"GET /dashboard/keys/{id}/reissue":           {session.Change, true},
+		"POST /dashboard/keys/{id}/reissue":          {session.Change, true},
+		"GET /dashboard/keys/{id}/revoke":            {session.Change, true},
+		"POST /dashboard/keys/{id}/revoke":           {session.Change, true},
+		"GET /dashboard/wallets/{id}/withdraw":       {session.Move, true},
+		"POST /dashboard/wallets/{id}/withdraw":      {session.Move, true},
+		"POST /dashboard/wallets/{id}/withdraw/send": {session.Move, true},
+		"GET /dashboard/wallets/{id}/delete":         {session.Change, true},
+		"POST /dashboard/wallets/{id}/delete":        {session.Change, true},
 	}
 }
 

@@ -82,7 +82,7 @@ func TestRoles(t *testing.T) {
 		"/dashboard/keys":                 {"Create key", "Link key"},
 		"/dashboard/keys/" + ada.key.ID:   {"Pause key", "Revoke key", "Reveal key", "Change limits"},
 		"/dashboard/wallets":              {"Create wallet"},
-		"/dashboard/wallets/" + wallet.ID: {"Delete this wallet"},
+		"/dashboard/wallets/" + wallet.ID: {"Delete this wallet", "Withdraw…"},
 	} {
 		seen.as("viewer").get(at).is(200).without(buttons...)
 		if at != "/dashboard/keys" {

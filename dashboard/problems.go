@@ -54,6 +54,11 @@ func (d *dashboard) problemOf(err error) problem {
 			status: http.StatusForbidden, Title: "Only an operator raises these limits",
 			Text: "This key pays with money of the operator of this purser. You can lower its limits, and an operator can raise them. Nothing was changed.",
 		}
+	case errors.Is(err, errOperatorsMoney):
+		return problem{
+			status: http.StatusForbidden, Title: "Only an operator withdraws from this wallet",
+			Text: "This wallet pays for a key that the operator of this purser made, and holds the operator's money. Nothing was changed.",
+		}
 	case errors.Is(err, errForm):
 		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
 	}

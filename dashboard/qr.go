@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"rsc.io/qr"
+
+	"github.com/purserpay/purser/x402"
 )
 
 // code is a QR code as one SVG path. Size is its edge in modules, with the quiet zone.
@@ -15,8 +17,12 @@ type code struct {
 
 const quietZone = 4 // modules of light around a code (ISO/IEC 18004 §9.1)
 
-// qrCode draws text. For wallets it is the plain address, which every wallet app reads; support for
-// ethereum: URLs varies.
+// transferRequest returns the URL that asks wallet apps for a transfer of a network's token (EIP-681).
+func transferRequest(n x402.Network, to x402.Address, amount x402.Amount) string {
+	return "ethereum:" + n.Assets[0].Address.String() + "@" + strconv.FormatUint(n.ChainID, 10) + "/transfer?address=" + to.String() + "&uint256=" + amount.String()
+}
+
+// qrCode draws text.
 func qrCode(text string) *code {
 	c, err := qr.Encode(text, qr.M)
 	if err != nil {

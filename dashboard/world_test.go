@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -370,6 +372,11 @@ type ledger struct {
 	unclear  bool          // settlements are not confirmed
 	amnesia  bool          // no settlement is on the chain
 	settled  int
+	// transfers: settlements change balances.
+	transfers bool
+	past      []pay.Transfer // a block a minute, the newest is newestBlock
+	asked     int            // for transfers
+	deaf      uint64         // transfers of blocks before are not told; 0: all are
 }
 
 func (l *ledger) set(change func(*ledger)) {
@@ -399,6 +406,11 @@ func (l *ledger) Settle(_ context.Context, x pay.Exchange) (pay.SettleAnswer, er
 	l.settled++
 	tx := fmt.Sprintf("0x%064x", 0xa11ce00000+l.settled)
 	l.moved[auth.Nonce] = tx
+	if l.transfers {
+		have, _ := l.balances[auth.From].Sub(auth.Value)
+		l.balances[auth.From] = have
+		l.balances[auth.To], _ = l.balances[auth.To].Add(auth.Value)
+	}
 	return pay.SettleAnswer{Success: true, Transaction: tx, Network: "base"}, nil
 }
 
@@ -432,6 +444,50 @@ func (l *ledger) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, owne
 		return x402.Amount{}, errors.New("connection refused")
 	}
 	return have, nil
+}
+
+// newestBlock is the last block of the ledger.
+const newestBlock = 100_000
+
+func (l *ledger) timeOf(number uint64) time.Time {
+	return l.now().Truncate(time.Hour).Add(-time.Duration(newestBlock-number) * time.Minute)
+}
+
+func (l *ledger) LastBefore(_ context.Context, _ x402.Network, moment time.Time) (pay.ChainBlock, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return pay.ChainBlock{}, errors.New("connection refused")
+	}
+	number := uint64(newestBlock)
+	for ; number > 0 && !l.timeOf(number).Before(moment); number-- {
+	}
+	return pay.ChainBlock{Number: number, Time: l.timeOf(number)}, nil
+}
+
+func (l *ledger) BlockTime(_ context.Context, _ x402.Network, number uint64) (time.Time, error) {
+	return l.timeOf(number), nil
+}
+
+func (l *ledger) BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, _ pay.ChainBlock) (x402.Amount, error) {
+	return l.Balance(ctx, n, a, owner)
+}
+
+func (l *ledger) Transfers(_ context.Context, q pay.TransfersQuery) (a pay.TransfersAnswer, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked++
+	if l.deaf > 0 && q.From < l.deaf {
+		return a, errors.New("timeout")
+	}
+	a.Through, a.Size = q.To, q.Size
+	slices.SortStableFunc(l.past, func(a, b pay.Transfer) int { return cmp.Compare(a.Block, b.Block) })
+	for _, t := range l.past {
+		if t.Block >= q.From && t.Block <= q.To {
+			a.Transfers = append(a.Transfers, t)
+		}
+	}
+	return a, nil
 }
 
 func (l *ledger) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {

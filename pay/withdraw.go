@@ -88,6 +88,10 @@ func (p *Payer) Withdraw(ctx context.Context, w Withdrawal) (Withdrawn, error) {
 	return out, err
 }
 
+// SendsWithdrawals reports whether purser has a facilitator that sends a withdrawal. Without one, it
+// hands out the signed transfer.
+func (p *Payer) SendsWithdrawals() bool { return p.opts.Facilitator != nil }
+
 // signsOnly reports whether the signed transfer is handed out.
 func (p *Payer) signsOnly(w Withdrawal) bool { return w.Sign || p.opts.Facilitator == nil }
 
