@@ -95,16 +95,7 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 	if row.What == "" {
 		row.What = string(e.Action)
 	}
-	switch {
-	case v.operator():
-		row.By = cut(e.By.String(), maxName)
-	case e.By.Kind != pay.ActorAccount:
-		row.By = "the operator"
-	case e.By.ID == v.Account.ID:
-		row.By = "you"
-	default:
-		row.By = "account " + tail(e.By.ID)
-	}
+	row.By = byOf(v, e.By)
 	switch {
 	case e.PaymentID != "":
 		row.Of = link{"Payment " + tail(e.PaymentID), "/dashboard/payments/" + e.PaymentID}

@@ -26,10 +26,10 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 	t.Helper()
 	pages := map[string]seen{}
 	paths := []string{
-		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings", "/dashboard/audit",
+		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings", "/dashboard/audit", "/dashboard/approvals",
 		"/dashboard/nothing", "/dashboard/spend?task=%3Cb%3E&from=x", "/dashboard/live?newest=0",
 	}
-	for list, more := range map[string][]string{"keys": {"/revoke", "/limits", "/reissue"}, "wallets": {"/delete", "/balance", "/withdraw", "/deposits", "?balance=now&deposits=now&fund=2.5"}, "payments": nil} {
+	for list, more := range map[string][]string{"keys": {"/revoke", "/limits", "/reissue"}, "wallets": {"/delete", "/balance", "/withdraw", "/deposits", "?balance=now&deposits=now&fund=2.5"}, "payments": nil, "approvals": nil} {
 		objects := regexp.MustCompile("/dashboard/"+list+"/[0-9a-f-]{36}").FindAllString(p.get("/dashboard/"+list).is(200).body, -1)
 		slices.Sort(objects)
 		objects = slices.Compact(objects)
@@ -120,6 +120,8 @@ func TestMarkupIsText(t *testing.T) {
 	} {
 		w.buy(k, at, "", fmt.Sprint(1000+i))
 	}
+	w.asks(k, "https://api.example.com/"+evil, "600000")
+	w.asks(k, "javascript:alert(1)", "600001")
 	w.chain.set(func(l *ledger) { l.unclear = true })
 	_, _ = w.try(k, "https://api.example.com/open", "", "1")
 	pages := everyPage(t, ada)

@@ -30,6 +30,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		t.Fatalf("ada's events: %v, %v", page, err)
 	}
 	event := page.Entries[0].ID
+	held := w.asks(ada.key, "https://only.adas.example/dear", "900000")
 
 	routes := []struct{ pattern, path, id, form string }{
 		{"GET /dashboard/keys/{id}", "/dashboard/keys/{id}", ada.key.ID, ""},
@@ -52,6 +53,9 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"GET /dashboard/wallets/{id}/delete", "/dashboard/wallets/{id}/delete", wallet.ID, ""},
 		{"POST /dashboard/wallets/{id}/delete", "/dashboard/wallets/{id}/delete", wallet.ID, "confirm=" + wallet.Address.String()},
 		{"GET /dashboard/payments/{id}", "/dashboard/payments/{id}", payment.ID, ""},
+		{"GET /dashboard/approvals/{id}", "/dashboard/approvals/{id}", held.ID, ""},
+		{"POST /dashboard/approvals/{id}", "/dashboard/approvals/{id}", held.ID, "answer=approve"},
+		{"GET /dashboard/approvals", "/dashboard/approvals?before={id}", held.ID, ""},
 		// Ids outside the path.
 		{"POST /dashboard/wallets", "/dashboard/wallets", ada.key.ID, "key={id}"},
 		{"GET /dashboard/spend", "/dashboard/spend?key={id}", ada.key.ID, ""},
@@ -73,6 +77,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		return p.do(method, strings.ReplaceAll(path, "{id}", id), fields, "HX-Request", "true")
 	}
 	for _, r := range routes {
+		w.clock.advance(10 * time.Second) // posts are bounded
 		method, _, _ := strings.Cut(r.pattern, " ")
 		if method == http.MethodPost {
 			w.clock.advance(7 * time.Second) // sixty are allowed a minute
@@ -99,6 +104,8 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	eve.get("/dashboard/").is(200).without("adas.example", wallet.Address.String())
 	eve.get("/dashboard/spend").is(200, "Nothing is spent yet").without("adas.example")
 	eve.get("/dashboard/payments").is(200).without("adas.example")
+	eve.get("/dashboard/approvals").is(200, "No payment was ever held").without("adas.example", `>1<span class="sr"> waiting`)
+	ada.get("/dashboard/approvals").is(200, "only.adas.example", `>1<span class="sr"> waiting`)
 	if got, err := w.books.WalletsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID)); err != nil || len(got) != 1 {
 		t.Errorf("ada's wallets after eve: %v, %v", got, err)
 	}

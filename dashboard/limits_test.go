@@ -231,7 +231,7 @@ func TestOwnersRaiseNoLimitsOnOthersMoney(t *testing.T) {
 	}
 	path := "/dashboard/keys/" + ada.key.ID + "/limits"
 	for _, do := range []string{"review", "save"} {
-		ada.post(path, "revision", ada.get(path).revision(), "max_payment", "100", "do", do).is(http.StatusForbidden, "Only an operator raises these limits")
+		ada.post(path, "revision", ada.get(path).revision(), "max_payment", "100", "do", do).is(http.StatusForbidden, "Only an operator permits more")
 	}
 	ada.post(path, "revision", ada.get(path).revision(), "max_payment", "0.01", "do", "save").to("/dashboard/keys/" + ada.key.ID)
 	ada.post(path, "revision", ada.get(path).revision(), "max_payment", "0.02", "do", "save").is(http.StatusForbidden)

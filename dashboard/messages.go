@@ -20,6 +20,11 @@ const (
 	saidLimitsSaved    said = "limits-saved"
 	saidWalletCreated  said = "wallet-created"
 	saidWalletDeleted  said = "wallet-deleted"
+	saidApproved       said = "approved"
+	saidApprovedRaised said = "approved-raised"
+	saidNothingToRaise said = "approved-nothing-to-raise"
+	saidRaiseFailed    said = "approved-raise-failed"
+	saidDenied         said = "denied"
 )
 
 var messages = map[said]string{
@@ -33,6 +38,11 @@ var messages = map[said]string{
 	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",
 	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
 	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",
+	saidApproved:       "Payment approved. It is made now if the agent still waits, and else when it repeats its request.",
+	saidApprovedRaised: "Payment approved, and the limit raised: the key pays this price without an approval from now on.",
+	saidNothingToRaise: "Payment approved. There was no limit to raise.",
+	saidRaiseFailed:    "Payment approved, but the limit could not be raised. You can raise it on the page of the key.",
+	saidDenied:         "Payment denied. The agent reads your reason.",
 }
 
 const messageCookie = "purser-said"

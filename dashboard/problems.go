@@ -51,8 +51,8 @@ func (d *dashboard) problemOf(err error) problem {
 		return notFound
 	case errors.Is(err, errOthersMoney):
 		return problem{
-			status: http.StatusForbidden, Title: "Only an operator raises these limits",
-			Text: "This key pays with money of the operator of this purser. You can lower its limits, and an operator can raise them. Nothing was changed.",
+			status: http.StatusForbidden, Title: "Only an operator permits more",
+			Text: "This key pays with money of the operator of this purser. You can lower its limits and deny its payments. An operator can raise limits and approve payments. Nothing was changed.",
 		}
 	case errors.Is(err, errOperatorsMoney):
 		return problem{
@@ -69,7 +69,7 @@ func (d *dashboard) problemOf(err error) problem {
 		return p
 	}
 	switch pay.Code(err) {
-	case pay.CodeKeyNotFound, pay.CodeWalletNotFound, pay.CodePaymentNotFound, pay.CodeEventNotFound, pay.CodeOrgNotFound:
+	case pay.CodeKeyNotFound, pay.CodeWalletNotFound, pay.CodePaymentNotFound, pay.CodeEventNotFound, pay.CodeOrgNotFound, pay.CodeApprovalUnknown:
 		return notFound
 	case pay.CodeInput:
 		input, _ := errors.AsType[*pay.InputError](err)

@@ -147,7 +147,7 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 		return
 	}
 	f := frame{
-		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: v.name(), Role: v.roleName(),
+		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Waiting: d.waitingCount(r.Context(), v), Who: v.name(), Role: v.roleName(),
 	}
 	if a.part == "" && r.Method != http.MethodHead {
 		f.Message = d.takeMessage(w, r)
@@ -165,12 +165,14 @@ type frame struct {
 	Who       string
 	Role      string // "" for an owner: there is nothing to say
 	Nav       []tab
+	Waiting   waitingCount // beside the menu entry of approvals
 	Message   string
 }
 
 func menu(current string) []tab {
 	list := []tab{
 		{Name: "Overview", Path: "/dashboard/"},
+		{Name: "Approvals", Path: approvalsPath},
 		{Name: "Payments", Path: paymentsPath},
 		{Name: "Spend", Path: spendPath},
 		{Name: "Declined", Path: declinedPath},
@@ -207,7 +209,7 @@ type pages map[string]*template.Template
 
 func loadPages(a assets) pages {
 	base := template.Must(template.New("").Funcs(template.FuncMap{"asset": a.path}).
-		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/limitfields.html", "templates/budgetbar.html"))
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/limitfields.html", "templates/budgetbar.html", "templates/approvalterms.html"))
 	all := pages{}
 	entries, _ := templateFiles.ReadDir("templates") // embedded files can be read
 	for _, e := range entries {

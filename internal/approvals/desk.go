@@ -26,6 +26,8 @@ type Answered struct {
 	Raised *x402.Amount
 	// NotRaised says why a limit that was to be raised was not.
 	NotRaised string
+	// Failed: that is because of an error.
+	Failed bool
 }
 
 // Answer answers an approval: see [pay.Payer.AnswerApproval] for its errors. With raise, it then raises
@@ -39,7 +41,7 @@ func (d Desk) Answer(ctx context.Context, q pay.ApprovalAnswering, raise bool) (
 	done.Raised, err = d.raise(ctx, a)
 	switch {
 	case err != nil:
-		done.NotRaised = err.Error()
+		done.NotRaised, done.Failed = err.Error(), true
 	case done.Raised == nil && a.Rule == pay.RuleApprovalNewHost:
 		done.NotRaised = "there is nothing to raise: once this payment is made, the key has paid the host"
 	case done.Raised == nil:
