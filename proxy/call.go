@@ -43,6 +43,7 @@ type Call struct {
 	memo     *memo
 	finished bool
 	signedIn bool          // see Transport.signIn
+	approved *pay.Approval // that the call has waited for
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
 	asked    string        // the URL that repeats are recognized by

@@ -26,7 +26,8 @@ type Explanation struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
 	pay.FigureTexts
-	Quote *quoteView `json:"quote,omitempty"` // of a dry run
+	Quote    *quoteView    `json:"quote,omitempty"` // of a dry run
+	Approval *approvalView `json:"approval,omitempty"`
 
 	resets time.Time
 }
@@ -51,6 +52,9 @@ func (t *Transport) explain(reason string, err error) Explanation {
 	if rule, is := errors.AsType[*pay.PolicyError](err); is && rule.Figures != nil {
 		e.FigureTexts, e.resets = rule.Figures.Texts(), rule.Figures.Resets
 	}
+	if held, is := errors.AsType[*pay.ApprovalError](err); is {
+		e.Price, e.Approval = pay.Money(held.Approval.Terms.Amount), approvalOf(err)
+	}
 	if failures, is := errors.AsType[*pay.FailuresError](err); is {
 		e.resets = t.now().Add(failures.RetryAfter)
 	}
@@ -61,6 +65,9 @@ func (t *Transport) explain(reason string, err error) Explanation {
 func detailOf(err error) string {
 	if rule, is := errors.AsType[*pay.PolicyError](err); is {
 		return rule.Detail
+	}
+	if held, is := errors.AsType[*pay.ApprovalError](err); is {
+		return held.Detail()
 	}
 	if failed, is := errors.AsType[*pay.FailedError](err); is {
 		if failed.Facilitator != nil && failed.Cause == nil {
@@ -105,6 +112,9 @@ func (e Explanation) into(req *http.Request, resp *http.Response, patience time.
 	e.Detail = printable(e.Detail)
 	e.Error = notPaid + cmp.Or(e.Detail, e.Reason) // some SDKs show their users no other member
 	mark(req, resp.Header, e.Reason, e.Detail, e.Error)
+	if e.Approval != nil {
+		resp.Header.Set(HeaderApproval, e.Approval.ID)
+	}
 	if req.Method == http.MethodHead {
 		return
 	}

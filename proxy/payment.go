@@ -46,6 +46,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
 		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
+		Approved: call.approved,
 	}
 	if call.Dry {
 		giveBack()

@@ -16,6 +16,7 @@ const (
 	HeaderTransaction = "Purser-Transaction"     // 0x + 64 hex, once known
 	HeaderDeclined    = "Purser-Declined"        // why a 402 was not paid, or not answered: a word
 	HeaderDetail      = "Purser-Declined-Detail" // the same in words and figures, for people
+	HeaderApproval    = "Purser-Approval"        // id of the approval that the payment needs
 	HeaderError       = "Purser-Error"           // marks an answer that purser gave itself, with its reason
 
 	ownPrefix = "Purser-"
@@ -36,7 +37,7 @@ const HeaderDryRun = "Purser-Dry-Run"
 
 // Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
 // policies are reasons as well, by their own names: "paused", "per-payment", "daily-budget",
-// "doors", "validity", "unanswered", …
+// "doors", "validity", "unanswered", "approval-needed", "approval-denied", …
 //
 // With the first group the 402 is the seller's, with its challenge: nothing of ours went to it.
 // internal/declines tells people of each.
@@ -111,9 +112,10 @@ var ownReasons = map[error]string{
 
 // declined returns the reason word for an error, and the payment in it that may have left, or may
 // still settle, so that no challenge may be handed on.
-func declined(err error) (reason string, held *pay.Payment) {
+func declined(err error) (reason string, left *pay.Payment) {
 	var (
 		rule    *pay.PolicyError
+		held    *pay.ApprovalError
 		open    *pay.OpenError
 		failed  *pay.FailedError
 		spent   *pay.SpentError
@@ -131,6 +133,8 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedDryRun, dry.quote.Earlier
 	case errors.As(err, &rule):
 		return rule.Rule, nil
+	case errors.As(err, &held):
+		return held.Rule(), nil
 	case errors.As(err, &open):
 		return DeclinedOpen, open.Payment
 	case errors.As(err, &spent):

@@ -141,6 +141,11 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	if err != nil {
 		return nil, result, err
 	}
+	return t.payAnswer(req, call, resp, seen, body == nil)
+}
+
+// payAnswer pays for the answer to an unpaid request, if that is a challenge.
+func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, bodiless bool) (*http.Response, string, error) {
 	led := t.redirects.to(call.Key.ID, req.URL)
 	if resp.StatusCode != http.StatusPaymentRequired {
 		call.giveUp(resp)
@@ -148,10 +153,10 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 			t.redirects.arrived(call.Key.ID, req.URL)
 			t.redirects.remember(call.Key.ID, leadsTo(req, resp), led)
 		}
-		return resp, result, nil
+		return resp, ResultPassed, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
-	if !found && body == nil && isPaywall(req, resp) {
+	if !found && bodiless && isPaywall(req, resp) {
 		resp, seen, challenge, found, problem = t.behindPaywall(req, resp, seen)
 	}
 	if !found {
@@ -192,7 +197,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	if err := t.openPayment(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 	}, ""); err != nil {
-		return t.refuse(req, resp, err)
+		return t.holdOrRefuse(req, call, resp, err)
 	}
 	return t.sendPaid(req, call, resp)
 }

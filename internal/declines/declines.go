@@ -139,6 +139,14 @@ func All() []Reason {
 			"tell the seller",
 		},
 		{
+			"approval-needed", Policy, "a person must approve this payment first; `Purser-Approval` names the approval",
+			"`purser approvals`; once it is approved, repeat the same request",
+		},
+		{
+			"approval-denied", Policy, "a person has denied this payment",
+			"do not buy; after the approval's time, the same request asks anew",
+		},
+		{
 			"paused", Policy, "the key, or everything, is paused",
 			"`purser status`, `purser keys`, `purser audit`; then `purser resume` or `purser keys resume KEY`",
 		},

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -92,6 +93,9 @@ func TestEveryReason(t *testing.T) {
 	}
 	for _, fault := range []x402.OfferFault{x402.OfferUnreadable, x402.OfferDiffers, x402.OfferForged, x402.OfferExpired} { // pay/choose.go
 		given["offer-"+string(fault)] = true
+	}
+	for _, answer := range []pay.ApprovalAnswer{"", pay.Denied} {
+		given[(&pay.ApprovalError{Approval: pay.Approval{Answer: answer}}).Rule()] = true
 	}
 	told := map[string]bool{}
 	for _, r := range All() {
