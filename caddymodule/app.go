@@ -94,6 +94,7 @@ type App struct {
 	RegistrationOptions
 	SignInOptions
 	NoticeOptions
+	ApprovalOptions
 
 	// Plans, when "off", removes the plans of organizations and unclaimed keys: no monthly quota,
 	// and no plan on the dashboard. Default: {env.PURSER_PLANS}, else on.
@@ -192,6 +193,7 @@ func (a *App) Start() error {
 
 // Stop ends recovery for this configuration. Requests in flight go on.
 func (a *App) Stop() error {
+	a.stopWaiting()
 	if run := a.live.Load(); run != nil {
 		run.home.stop(run.tenant)
 	}

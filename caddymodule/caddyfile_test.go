@@ -53,7 +53,7 @@ func (a adapted) listen() []string {
 var secretVariables = []string{
 	"PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
 	"PURSER_RPC_URL", "PURSER_RPC_URL_2", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
-	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD", "PURSER_SIGN_IN_HOSTS", "PURSER_OFFER_SIGNERS",
+	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD", "PURSER_REQUIRE_APPROVAL_ABOVE", "PURSER_REQUIRE_APPROVAL_NEW_HOSTS", "PURSER_APPROVAL_WAIT", "PURSER_APPROVAL_EXPIRY", "PURSER_SIGN_IN_HOSTS", "PURSER_OFFER_SIGNERS",
 	"PURSER_REGISTRATION", "PURSER_FAILURES_PER_MINUTE", "PURSER_FAILURES_PER_DAY", "PURSER_RETAIN",
 	"PURSER_SETTLEMENT", "PURSER_NETWORKS", "PURSER_SCHEMES", "PURSER_UPSTREAM", "PURSER_INTERCEPT",
 	"PURSER_OIDC_ISSUER", "PURSER_OIDC_CLIENT_ID", "PURSER_OIDC_CLIENT_SECRET",
@@ -220,6 +220,10 @@ func TestCaddyfileOptions(t *testing.T) {
 		monthly_budget 100
 		per_minute 60
 		price_guard off
+		require_approval_above 0.25
+		require_approval_new_hosts true
+		approval_wait 5m
+		approval_expiry 2h
 		allow_hosts "a.example *.b.example"
 		deny_hosts c.example:81
 		sign_in_hosts a.example
@@ -322,6 +326,7 @@ http://:5 {
 		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}},` +
 		`"oidc_issuer":"https://i.example","oidc_client_id":"purser","oidc_client_secret":"{env.O}","oidc_client_secret_file":"/o",` +
 		`"oidc_allow":"@example.com, group:payments",` +
+		`"require_approval_above":"0.25","require_approval_new_hosts":"true","approval_wait":"5m","approval_expiry":"2h",` +
 		`"plans":"off","plan":{"agency":{"wallets":"7","payments":"{env.N}"},"developer":{"price":"19.50","keys":"12"}}}`
 	if string(got.Apps.Purser) != want {
 		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)

@@ -26,7 +26,7 @@ var blocks = []struct {
 	title, intro, prefix string
 	types                []string
 }{
-	{"The global option `purser { … }`", "", "", []string{"App", "PolicyOptions", "BudgetOptions", "OverloadOptions", "RegistrationOptions", "SignInOptions", "NoticeOptions"}},
+	{"The global option `purser { … }`", "", "", []string{"App", "PolicyOptions", "BudgetOptions", "OverloadOptions", "RegistrationOptions", "SignInOptions", "NoticeOptions", "ApprovalOptions"}},
 	{"`network NAME { … }` in it", "The RPCs of one network that `networks` names. The first network's may stand in `rpc_url` and `rpc_url_2` as well.", "network ", []string{"NetworkOptions"}},
 	{"`plan free|developer|agency { … }` in it", "What an organization may have, where it differs from the defaults.", "plan ", []string{"PlanOptions"}},
 	{"`store bolt { … }` in it", "", "store bolt ", []string{"BoltStore"}},

@@ -40,6 +40,9 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 	}
 	w.app, w.server = a, siteOf(ctx)
 	a.doors = append(a.doors, d)
+	if w.server != nil {
+		w.server.RegisterOnShutdown(a.stopWaiting)
+	}
 	if a.taken == nil {
 		a.taken = sitesFree(ctx, w.server)
 	}

@@ -98,6 +98,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 		Failures: a.settings.failures, Retain: a.settings.retain,
+		ApprovalWait: a.settings.approvalWait, ApprovalExpiry: a.settings.approvalExpiry,
 		Names: a.settings.names(),
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPolicyOptions(t *testing.T) {
 	t.Setenv("PURSER_MONTHLY_BUDGET", "40")
 	t.Setenv("PURSER_PER_MINUTE", "7")
 	t.Setenv("PURSER_PRICE_GUARD", "off")
+	t.Setenv("PURSER_REQUIRE_APPROVAL_ABOVE", "0.25")
+	t.Setenv("PURSER_REQUIRE_APPROVAL_NEW_HOSTS", "true")
+	t.Setenv("PURSER_APPROVAL_WAIT", "off")
 	t.Setenv("PURSER_OFFER_SIGNERS", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C")
 	t.Setenv("PURSER_SIGN_IN_HOSTS", "a.example, *.b.example")
 	a := &App{PolicyOptions: PolicyOptions{
@@ -27,13 +31,16 @@ func TestPolicyOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"max_payment":"off","daily_budget":"2500000","monthly_budget":"40000000","per_minute":7,"price_guard":0,` +
+	want := `{"max_payment":"off","daily_budget":"2500000","monthly_budget":"40000000","per_minute":7,"price_guard":0,"require_approval_above":"250000","require_approval_new_hosts":true,` +
 		`"allow_hosts":["a.example","*.b.example","c.example:81"],"deny_hosts":["d.example"],"sign_in_hosts":["a.example","*.b.example"],` +
 		`"allow_payees":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],"deny_payees":["0x00000000000000000000000000000000000A11cE"],"offer_signers":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],` +
 		`"hosts":{"a.example":{"max_payment":"500000","monthly_budget":"off"}},` +
 		`"tasks":{"*":{"daily_budget":"1000000"},"nightly":{"monthly_budget":"3000000"}}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if s.approvalWait != 0 || s.approvalExpiry != time.Hour {
+		t.Errorf("approvals: %s, %s", s.approvalWait, s.approvalExpiry)
 	}
 	if !s.dailyGiven {
 		t.Error("the daily budget was given")

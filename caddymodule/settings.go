@@ -49,7 +49,9 @@ type settings struct {
 	key            string
 	standin        bool
 	policy         pay.Policy
-	dailyGiven     bool // the daily budget is not the shipped default
+	dailyGiven     bool          // the daily budget is not the shipped default
+	approvalWait   time.Duration // 0: requests do not wait
+	approvalExpiry time.Duration
 	networks       []x402.Network
 	schemes        []string
 	rpcs           map[string]networkRPCs // by network
@@ -77,7 +79,7 @@ func (a *App) resolve() (s settings, err error) {
 		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
 		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
 		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.schemes, a.Schemes),
-		a.resolvePolicy(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.NoticeOptions.resolve(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
+		a.resolvePolicy(&s), a.ApprovalOptions.resolve(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.NoticeOptions.resolve(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
 	)
 	if err != nil {
 		return settings{}, err
