@@ -31,17 +31,17 @@ func (d *dashboard) attention(ctx context.Context, v visit) (groups []attention,
 	}{
 		{
 			"disputed", "Disputed",
-			"Somebody said that these were settled, and the chain says that they were not. The spend was taken back. Find out who said so before you pay that seller again.",
+			"The seller or the facilitator reported these payments as settled, but the chain does not have them. purser took the spend back. Find out which of them was wrong before you pay that seller again.",
 			attentionShown + 1, func(p *pay.Payment) bool { return v.now.Sub(p.Created) < disputeTime },
 		},
 		{
 			"unresolved", "Unresolved",
-			"These have expired and nobody could tell whether the money moved. With PURSER_RPC_URL set, purser finds out on the chain by itself. Without it, ask the seller, and whoever runs this purser closes them with what they know.",
+			"These payments have expired, and purser does not know whether the money moved. With PURSER_RPC_URL set, purser finds out from the chain. Without it, ask the seller; the operator then closes them with the command purser payments resolve.",
 			attentionShown + 1, func(*pay.Payment) bool { return true },
 		},
 		{
 			"open", "Open and expired",
-			"These were sent, and cannot move money any more if they have not yet. purser is looking for evidence of what became of them; their money stays reserved until then. There is nothing to do.",
+			"These payments were sent and have expired since. purser is checking whether the money moved, and keeps it reserved until then. You do not have to do anything.",
 			openLooked, func(p *pay.Payment) bool { return !p.Refused && !p.Unresolved && v.now.After(p.ValidBefore()) },
 		},
 	} {

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -19,15 +20,17 @@ const (
 	maxTicks   = 4
 )
 
-// chart shows spend by day. A bar shows a day's spend minus its corrections. The table beside it
-// has the exact sums.
+// chart shows spend by day. A bar shows a day's spend minus its corrections, in parts if the chart is
+// split. The table beside it has the exact sums.
 type chart struct {
-	Length     int
 	Total      amount
+	During     string // "in the last 30 days"
 	Text       string // description for screen readers
 	Grid       []gridLine
 	Bars       []bar
 	Marks      []mark
+	Legend     []legend // of a chart that is split
+	Column     string   // what it is split by
 	Rows       []dayRow
 	Decimals   string
 	MarksY     int
@@ -40,11 +43,22 @@ type gridLine struct {
 }
 
 type bar struct {
-	Title            string
-	X, Width         string // in percent
-	SlotX, SlotWidth string
-	Y, Height        int // in pixels; height 0: no spend
-	Today            bool
+	Text             string // of its day, for the read-out
+	SlotX, SlotWidth string // in percent
+	X, Width         string
+	Parts            []part
+}
+
+// part is a piece of a bar, in pixels.
+type part struct {
+	Class     string
+	Y, Height int
+}
+
+// legend names the color of a key, host or task.
+type legend struct {
+	Class, Name, Path string
+	Net               amount
 }
 
 type mark struct{ X, Anchor, Text string }
@@ -52,43 +66,86 @@ type mark struct{ X, Anchor, Text string }
 type dayRow struct {
 	Name, Path, Count string
 	Net               amount
+	Parts             []amount // in the order of the legend
 }
 
-func newChart(days []pay.DaySum) chart {
-	c := chart{Length: len(days), MarksY: marksY, PlotHeight: plotBottom}
+func newChart(days []pay.DaySum, view chartView, lanes []lane) chart {
+	c := chart{MarksY: marksY, PlotHeight: plotBottom, During: view.text()}
 	if len(days) == 0 {
 		return c
 	}
 	var total pay.Sum
-	most := days[0]
+	most, highest := days[0], 0.0
 	for _, d := range days {
 		total.Add(d.Sum)
 		if drawn(d.Sum) > drawn(most.Sum) {
 			most = d
 		}
+		highest = max(highest, stacked(d, lanes))
 	}
 	c.Total = netOf(total)
-	c.Text = fmt.Sprintf("Bar chart of the last %d days: %s in all", len(days), c.Total)
-	if drawn(most.Sum) > 0 {
-		c.Text += fmt.Sprintf(", most on %s with %s", most.Day.Format("2 January"), netOf(most.Sum))
+	c.describe(view, most)
+	for i, l := range lanes {
+		c.Legend = append(c.Legend, legend{laneClass(i), l.name, l.path, netOf(l.total)})
 	}
-	c.Text += ". The same is in the table below."
 	var top float64
-	top, c.Grid = ticks(drawn(most.Sum))
+	top, c.Grid = ticks(highest)
 	var shown []amount
 	for i, d := range days {
 		net := netOf(d.Sum)
 		shown = append(shown, net)
-		c.Bars = append(c.Bars, newBar(i, len(days), height(drawn(d.Sum), top), fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))))
-		c.Rows = append(c.Rows, dayRow{
+		b, row := newBar(i, len(days)), dayRow{
 			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{period: period{From: d.Day, To: d.Day}}.path(""), Count: count(d.Count), Net: net,
-		})
+		}
+		b.Text = fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))
+		if len(lanes) == 0 {
+			b.stack("bar", drawn(d.Sum), top)
+			if i == len(days)-1 && len(b.Parts) > 0 {
+				b.Parts[0].Class = "bar bar-last"
+			}
+		}
+		for n, l := range lanes {
+			sum := l.days[d.Day.Unix()]
+			part := netOf(sum)
+			b.stack(laneClass(n), drawn(sum), top)
+			if sum != (pay.Sum{}) {
+				b.Text += "; " + l.name + " " + part.String()
+			}
+			row.Parts, shown = append(row.Parts, part), append(shown, part)
+		}
+		c.Bars, c.Rows = append(c.Bars, b), append(c.Rows, row)
 	}
-	c.Bars[len(c.Bars)-1].Today = true
 	slices.Reverse(c.Rows)
 	c.Decimals = column(shown...)
 	c.Marks = marks(days)
 	return c
+}
+
+// describe makes the description for screen readers.
+func (c *chart) describe(view chartView, most pay.DaySum) {
+	c.Column = view.by
+	c.Text = "Bar chart of the spend of each day " + c.During
+	if view.by != "" {
+		c.Text += ", by " + view.by
+	}
+	c.Text += ": " + c.Total.String() + " in all"
+	if drawn(most.Sum) > 0 {
+		c.Text += fmt.Sprintf(", most on %s with %s", most.Day.Format("2 January"), netOf(most.Sum))
+	}
+	c.Text += ". The same is in the table below."
+}
+
+func laneClass(i int) string { return "lane lane-" + strconv.Itoa(i+1) }
+
+// stacked returns the height of a day's bar in millionths of a dollar.
+func stacked(d pay.DaySum, lanes []lane) (sum float64) {
+	if len(lanes) == 0 {
+		return drawn(d.Sum)
+	}
+	for _, l := range lanes {
+		sum += max(0, drawn(l.days[d.Day.Unix()]))
+	}
+	return sum
 }
 
 // drawn returns a sum after corrections in millionths of a dollar, for drawing and sorting.
@@ -101,17 +158,29 @@ func drawn(s pay.Sum) float64 {
 	return n
 }
 
-func newBar(i, n, h int, title string) bar {
+func newBar(i, n int) bar {
 	slot := 100 / float64(n)
 	gap := 0.14 // of a slot, on either side
 	if n > 60 {
 		gap = 0.08
 	}
 	return bar{
-		Title: title, Y: plotBottom - h, Height: h,
 		SlotX: percent(slot * float64(i)), SlotWidth: percent(slot),
 		X: percent(slot * (float64(i) + gap)), Width: percent(slot * (1 - 2*gap)),
 	}
+}
+
+// stack puts a part on top of the others.
+func (b *bar) stack(class string, n, top float64) {
+	h := height(n, top)
+	if h == 0 {
+		return
+	}
+	y := plotBottom
+	if len(b.Parts) > 0 {
+		y = b.Parts[len(b.Parts)-1].Y
+	}
+	b.Parts = append(b.Parts, part{class, max(0, y-h), h})
 }
 
 func percent(p float64) string { return fmt.Sprintf("%.2f%%", p) }
@@ -124,25 +193,27 @@ func height(n, top float64) int {
 	return max(2, int(n/top*(plotBottom-plotTop)))
 }
 
-// ticks returns the top value of the axis, a round number, and the grid lines.
+// ticks returns the top value of the axis, a round number, and the grid lines. Their labels have the
+// same number of decimals.
 func ticks(most float64) (top float64, lines []gridLine) {
 	step := 1.0
 	for i := 0; most > maxTicks*step; i++ {
 		step *= []float64{2, 2.5, 2}[i%3] // 1, 2, 5, 10, 20, 50, …
 	}
+	_, fraction, _ := strings.Cut(strconv.FormatFloat(step/1e6, 'f', -1, 64), ".")
 	n := int(math.Ceil(max(0, most) / step))
 	for i := range n + 1 {
 		y := plotBottom - (plotBottom-plotTop)*i/max(1, n)
-		line := gridLine{Class: "grid", Y: y, TextY: y + 4, Text: strconv.FormatFloat(step*float64(i)/1e6, 'f', -1, 64)}
+		line := gridLine{Class: "grid", Y: y, TextY: y + 4, Text: thousandsOf(strconv.FormatFloat(step*float64(i)/1e6, 'f', len(fraction), 64))}
 		if i == 0 {
-			line.Class = "base"
+			line.Class, line.Text = "base", "0"
 		}
 		lines = append(lines, line)
 	}
 	return step * float64(max(1, n)), lines
 }
 
-// marks labels some of the days: today, and then backwards in even steps.
+// marks labels some of the days: the last one, and then backwards in even steps.
 func marks(days []pay.DaySum) []mark {
 	every := max(1, (len(days)+3)/4)
 	if len(days) <= 7 {

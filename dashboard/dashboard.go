@@ -116,8 +116,8 @@ func (d *dashboard) views() map[string]view {
 		"/dashboard/": func(*http.Request, visit) (answer, error) { return answer{}, errNotFound },
 		"/dashboard":  func(*http.Request, visit) (answer, error) { return answer{redirect: session.Home}, nil },
 
-		"GET /dashboard/{$}":                         d.inTurn(d.overview),
-		"GET /dashboard/live":                        d.inTurn(d.live),
+		"GET /dashboard/{$}":                         d.overview, // in turn, behind the chain
+		"GET /dashboard/live":                        d.live,
 		"GET /dashboard/keys":                        d.inTurn(d.keys),
 		"POST /dashboard/keys":                       d.createKey,
 		"POST /dashboard/keys/link":                  d.linkKey,

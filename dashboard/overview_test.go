@@ -1,15 +1,18 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"html"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 var polled = regexp.MustCompile(`hx-get="([^"]+)" hx-trigger="every`)
@@ -37,15 +40,83 @@ func TestTheOverview(t *testing.T) {
 	w.buy(ada.key, "https://api.example.com/b", "demo", "10000")
 	w.buy(ada.key, "https://other.example.com/b", "", "5000")
 	ada.get("/dashboard/").is(
-		200, `<dd class="big"><span class="amount">0.015 <span class="unit">USDC</span></span></dd><dd>2 payments</dd>`,
-		`<dd class="big"><span class="amount">0.035 <span class="unit">USDC</span></span></dd><dd>3 payments</dd>`, "Spent in November",
+		200, `<dd class="big "><span class="amount">0.015 <span class="unit">USDC</span></span></dd><dd>2 payments</dd>`,
+		`<dd class="big "><span class="amount">0.035 <span class="unit">USDC</span></span></dd><dd>3 payments</dd>`, "Spent in November",
 		"2,997", "1 December", `role="img"`, "Sunday, 15 November: 0.015 USDC, 2 payments", "Saturday, 14 November: 0.02 USDC, 1 payment",
 		`href="/dashboard/spend?from=2026-11-14&amp;to=2026-11-14"`, "without one", `host=api.example.com`,
 	)
-	for days, bars := range map[string]int{"7": 7, "30": 30, "90": 90, "": 30, "1e9": 30} {
-		if got := strings.Count(ada.get("/dashboard/?days="+days).is(200).body, `class="slot"`); got != bars {
-			t.Errorf("days=%s: %d bars", days, got)
+	for query, bars := range map[string]int{
+		"range=7-days": 7, "": 30, "range=90-days": 90, "range=1e9": 30, "range=this-month": 15, "range=last-month": 31,
+		"from=2026-11-14&to=2026-11-15": 2, "from=2026-11-14": 2, "to=2026-11-14": 30, "from=2025-10-12&to=2026-11-15": 400,
+	} {
+		if got := strings.Count(ada.get("/dashboard/?"+query).is(200).body, `class="slot"`); got != bars {
+			t.Errorf("%s: %d bars", query, got)
 		}
+	}
+	ada.get("/dashboard/?from=2025-10-11&to=2026-11-15").is(422, "Choose at most 400 days.")
+	ada.get("/dashboard/?from=2026-11-15&to=2026-11-14").is(422, "This day is before the first day.")
+	ada.get("/dashboard/?from=x").is(422, "Write a day as 2026-01-31.")
+}
+
+func TestTheChartIsSplit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.clock.set(time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC))
+	ada := w.person("ada")
+	w.wallet(ada.key, 5_000_000)
+	for n := range 7 { // host 6 is the largest
+		w.buy(ada.key, fmt.Sprintf("https://host-%d.example.com/", n), []string{"demo", ""}[n%2], fmt.Sprint(10_000*(n+1)))
+	}
+	hosts := ada.get("/dashboard/?by=host").is(
+		200, `class="lane lane-6"`, "Sunday, 15 November: 0.28 USDC, 7 payments; host-6.example.com 0.07 USDC; host-5.example.com 0.06 USDC",
+		"all others 0.03 USDC", `href="/dashboard/spend?host=host-6.example.com&amp;range=30-days"`, `lane-name" title="host-2.example.com"`, "by host: 0.28 USDC in all",
+	).without("lane-7", `lane-name" title="host-1.example.com"`)
+	if n := strings.Count(hosts.body, `<rect class="lane `); n != 6+6 { // of the legend and of one bar
+		t.Errorf("%d parts", n)
+	}
+	ada.get("/dashboard/?by=task").is(200, "; demo 0.16 USDC; without a task 0.12 USDC", "task=demo")
+	ada.get("/dashboard/?by=key&range=7-days").is(200, "by key", "key="+ada.key.ID+"&amp;range=7-days", "by=host&amp;range=7-days").without("lane-2")
+	ada.get("/dashboard/?by=<b>").is(200).without("lane-1", "<b>")
+}
+
+// The overview begins with what is left, what of the budgets is used, what waits and what was declined.
+func TestTheOverviewBeginsWithWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy.DailyBudget = pay.CapOf(x402.NewAmount(10_000_000)) })
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	w.clock.set(now.AddDate(0, 0, -4))
+	ada := w.person("ada")
+	ada.get("/dashboard/").is(200, "no wallet", "Create a wallet")
+	w.wallet(ada.key, 5_000_000)
+	w.clock.set(now.AddDate(0, 0, -1))
+	w.buy(ada.key, "https://api.example.com/a", "demo", "800000")
+	w.clock.set(now)
+	w.declines(
+		pay.Declined{KeyID: ada.key.ID, Reason: "hosts", Host: "api.example.com", Count: 2, First: now, Last: now},
+		pay.Declined{KeyID: ada.key.ID, Reason: "hosts", Host: "api.example.com", Count: 1, First: now.AddDate(0, 0, -1), Last: now.AddDate(0, 0, -1)},
+	)
+	w.buy(ada.key, "https://api.example.com/b", "demo", "400000")
+	page := ada.get("/dashboard/").is(
+		200, "Money left", `5 <span class="unit">USDC</span>`, "lasts about 25 days", // 0.2 a day, without today
+		`<a href="/dashboard/wallets">1 wallet</a>, lasts`, "Budgets used most", "0.40 of 10.00 USDC, 4 %", `<a class="clip" href="/dashboard/keys/`+ada.key.ID,
+		`<dt>Declined today</dt><dd class="big">2</dd><dd>1 yesterday. <a href="/dashboard/declined">`, "no request waits",
+	)
+	// A poll answers with every part that moves, each once, and each as the page has it.
+	moving := regexp.MustCompile(`id="(figures|attention|chart|of-hosts|of-tasks|feed)"`)
+	w.buy(ada.key, "https://api.example.com/c", "demo", "100000")
+	live := ada.get(html.UnescapeString(polled.FindStringSubmatch(page.body)[1]), "HX-Request", "true").is(200)
+	var parts []string
+	for _, m := range moving.FindAllStringSubmatch(live.body, -1) {
+		parts = append(parts, m[1])
+	}
+	if slices.Sort(parts); strings.Join(parts, " ") != "attention chart feed figures of-hosts of-tasks" {
+		t.Errorf("the poll brings %q", parts)
+	}
+	if n := strings.Count(live.body, "hx-swap-oob"); n != 5+1 { // and the announcement
+		t.Errorf("%d parts are swapped", n)
+	}
+	if today := strings.Count(live.body, `0.5 <span class="unit">USDC</span>`); today != 1 || strings.Count(live.body, `1.3 <span class="unit">USDC</span>`) < 2 {
+		t.Errorf("figures of different times: %s", live.body)
 	}
 }
 
@@ -95,12 +166,12 @@ func TestTheOverviewIsLive(t *testing.T) {
 	}
 }
 
-func TestPaymentsThatWantALook(t *testing.T) {
+func TestPaymentsThatNeedAttention(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.mute = true })
 	ada := w.person("ada")
 	w.wallet(ada.key, 5_000_000)
-	ada.get("/dashboard/").is(200).without("want a look")
+	ada.get("/dashboard/").is(200).without("need attention")
 	w.chain.set(func(l *ledger) { l.unclear = true })
 	if _, err := w.try(ada.key, "https://api.example.com/lost", "demo", "20000"); err == nil {
 		t.Fatal("an unclear settlement is no error")
@@ -109,11 +180,11 @@ func TestPaymentsThatWantALook(t *testing.T) {
 	if err != nil || len(open) != 1 {
 		t.Fatalf("open payments: %v, %v", open, err)
 	}
-	ada.get("/dashboard/").is(200, "not settled yet").without("want a look") // it is still an ordinary open payment
+	ada.get("/dashboard/").is(200, "not settled yet").without("need attention") // it is still an ordinary open payment
 	w.clock.advance(2 * time.Minute)
-	ada.get("/dashboard/").is(200, "want a look", "Open and expired")
+	ada.get("/dashboard/").is(200, "need attention", "Open and expired")
 	w.until("unresolved", open[0].ID)
-	ada.get("/dashboard/").is(200, "want a look", "Unresolved.", "PURSER_RPC_URL").without("Open and expired")
+	ada.get("/dashboard/").is(200, "need attention", "Unresolved.", "PURSER_RPC_URL").without("Open and expired")
 	ada.get("/dashboard/payments/"+open[0].ID).is(200, "purser payments resolve "+open[0].ID, "no evidence")
 	ada.get("/dashboard/payments?state=unresolved").is(200, open[0].ID)
 }

@@ -49,6 +49,18 @@ func (a amount) String() string {
 	return strings.TrimSpace(sign + a.Whole + a.Fraction + " " + a.Currency)
 }
 
+// Size is the CSS class of an amount in large type: long numbers are set smaller, so that no unit
+// moves to another line.
+func (a amount) Size() string {
+	switch n := len(a.Whole) + len(a.Fraction); {
+	case n > 12:
+		return "longest"
+	case n > 8:
+		return "long"
+	}
+	return ""
+}
+
 // thousands groups the digits of a whole number.
 func thousands(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {

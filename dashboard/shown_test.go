@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,13 @@ func TestTicks(t *testing.T) {
 		if len(lines) < 2 || len(lines) > maxTicks+1 || lines[0].Text != "0" || lines[0].Y != plotBottom || lines[len(lines)-1].Y != plotTop {
 			t.Errorf("most %f: lines %+v", most, lines)
 		}
+		for i := 2; i < len(lines); i++ {
+			low, err1 := strconv.ParseFloat(strings.ReplaceAll(lines[i-1].Text, ",", ""), 64)
+			high, err2 := strconv.ParseFloat(strings.ReplaceAll(lines[i].Text, ",", ""), 64)
+			if err1 != nil || err2 != nil || low >= high || lines[i].Y >= lines[i-1].Y || len(lines[i].Text) < len(lines[i-1].Text) {
+				t.Errorf("most %f: %q is above %q", most, lines[i].Text, lines[i-1].Text)
+			}
+		}
 		for _, n := range []float64{most, 1, 0} {
 			if h := height(n, top); h < 0 || h > plotBottom-plotTop || (h == 0) != (n == 0) {
 				t.Errorf("%f of %f is %d high", n, top, h)
@@ -104,11 +112,11 @@ func TestDaysThatCorrectMoreThanTheySpend(t *testing.T) {
 	c := newChart([]pay.DaySum{
 		{Day: day, Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(50000)}},
 		{Day: day.AddDate(0, 0, 1), Sum: pay.Sum{Corrected: x402.NewAmount(50000)}},
-	})
-	if c.Bars[1].Height != 0 || c.Rows[0].Net.String() != "−0.05 USDC" || c.Total.String() != "0 USDC" || !c.Bars[1].Today || c.Bars[0].Today {
+	}, chartView{}, nil)
+	if len(c.Bars[1].Parts) != 0 || c.Rows[0].Net.String() != "−0.05 USDC" || c.Total.String() != "0 USDC" || len(c.Bars[0].Parts) != 1 {
 		t.Errorf("chart: %+v", c)
 	}
-	if empty := newChart(nil); len(empty.Bars) != 0 {
+	if empty := newChart(nil, chartView{}, nil); len(empty.Bars) != 0 {
 		t.Errorf("chart of no days: %+v", empty)
 	}
 }

@@ -158,7 +158,7 @@ func TestCorrectionsAreShownAsSuch(t *testing.T) {
 	if strings.Count(body, "https://basescan.org/tx/"+bought.Transaction) != 1 {
 		t.Error("the event's transaction is not linked once")
 	}
-	ada.get("/dashboard/").is(200, "Payments that want a look", "Disputed.", `>0<span class="frac"></span> <span class="unit">USDC`)
+	ada.get("/dashboard/").is(200, "Payments that need attention", "Disputed.", `>0<span class="frac"></span> <span class="unit">USDC`)
 	ada.get("/dashboard/payments/"+bought.ID).is(200, "the chain disproves it", bought.Transaction)
 	ada.get("/dashboard/payments?state=disputed").is(200, bought.ID)
 	rows := readCSV(t, ada.get("/dashboard/spend.csv").is(200))

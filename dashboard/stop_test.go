@@ -106,7 +106,7 @@ func TestPausingEverythingIsShown(t *testing.T) {
 	if _, err := w.books.PauseAll(pay.WithActor(t.Context(), w.operator()), "wallets are moved"); err != nil {
 		t.Fatal(err)
 	}
-	ada.get("/dashboard/").is(200, "All new payments are paused", "wallets are moved").without("ann-the-operator")
+	ada.get("/dashboard/").is(200, "The operator paused all new payments", "wallets are moved").without("ann-the-operator")
 	if rule := ada.pays("https://api.example.com/"); rule != "paused" {
 		t.Fatalf("refused by %q", rule)
 	}

@@ -58,8 +58,68 @@
     if (event.detail.successful) show("on", "Live");
     else show("paused", "Not reachable, trying again");
   });
-  document.addEventListener("htmx:afterSettle", (event) => ready(event.target));
+  // The chart tells of a day in a line of text, under the pointer or by the arrow keys.
+  const chart = () => document.querySelector("[data-chart]");
+  let day = -1; // of those shown; -1: none
+  const slots = () => [...chart().querySelectorAll("g")];
+  const tell = (n, aloud) => {
+    const out = document.getElementById("read-out");
+    if (!out) return;
+    const all = slots();
+    day = n < 0 ? -1 : Math.min(n, all.length - 1);
+    for (const [i, g] of all.entries()) g.classList.toggle("on", i === day);
+    out.setAttribute("aria-live", aloud ? "polite" : "off");
+    out.textContent = day < 0 ? "" : all[day].dataset.text;
+  };
+  const draw = () => {
+    if (!chart()) return;
+    for (const g of slots()) {
+      const title = g.querySelector("title");
+      if (!title) continue;
+      g.dataset.text = title.textContent;
+      title.remove(); // the line of text takes its place
+    }
+    document.getElementById("read-out").hidden = false;
+    tell(day, false);
+  };
+  document.addEventListener("pointerover", (event) => {
+    const g = event.target.closest("[data-chart] g");
+    if (g) tell(slots().indexOf(g), false);
+  });
+  document.addEventListener("pointerout", (event) => {
+    if (event.target.closest("[data-chart]") && !event.relatedTarget?.closest?.("[data-chart]") && document.activeElement !== chart()) tell(-1, false);
+  });
+  document.addEventListener("focusin", (event) => {
+    if (event.target === chart() && day < 0) tell(slots().length - 1, true);
+  });
+  document.addEventListener("focusout", (event) => {
+    if (event.target === chart() && chart().isConnected) tell(-1, false);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target !== chart()) return;
+    const to = { ArrowLeft: Math.max(0, day - 1), ArrowRight: day + 1, Home: 0, End: Infinity, Escape: -1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    tell(to, true);
+  });
+
+  // News replaces parts of the page. What was opened or scrolled in them stays so.
+  let kept = [];
+  document.addEventListener("htmx:beforeSwap", () => {
+    kept = [];
+    for (const details of document.querySelectorAll("details[id][open]")) kept.push(() => { const now = document.getElementById(details.id); if (now) now.open = true; });
+    for (const box of document.querySelectorAll(".scroll[id]")) {
+      const { id, scrollTop } = box;
+      if (scrollTop) kept.push(() => { const now = document.getElementById(id); if (now) now.scrollTop = scrollTop; });
+    }
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    for (const restore of kept.splice(0)) restore();
+    ready(event.target);
+    draw();
+  });
   ready(document);
+  draw();
 
   // The secret of a link is behind the #, which browsers keep from servers. It leaves the address bar.
   const takeLink = () => {

@@ -141,6 +141,13 @@ export function faults(page) {
     for (const e of document.querySelectorAll("*")) {
       for (const a of e.attributes) if (a.name.startsWith("on")) found.push(`inline ${a.name} of ${e.tagName}`);
     }
+    // An amount and its unit stand on one line, and nothing is cut off where nobody can scroll to it.
+    for (const e of document.querySelectorAll(".amount, .budget .nowrap")) {
+      if (new Set([...e.getClientRects()].map((r) => Math.round(r.top))).size > 1) found.push(`wraps: ${e.outerHTML.slice(0, 100)}`);
+    }
+    for (const e of document.querySelectorAll(".figure, .figure .big, .nav, .scroll-x, .table-wrap, .sums, .balance")) {
+      if (e.checkVisibility() && e.scrollWidth > e.clientWidth + 1) found.push(`${e.scrollWidth} wide in ${e.clientWidth}: ${e.outerHTML.slice(0, 100)}`);
+    }
     const { scrollWidth, clientWidth } = document.documentElement;
     if (scrollWidth > clientWidth) {
       const wide = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > clientWidth + 1).slice(0, 3);

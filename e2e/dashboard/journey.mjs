@@ -97,7 +97,7 @@ await main(async () => {
   const host = new URL(url).host;
   await page.locator("#feed .feed li").filter({ hasText: "nightly" }).waitFor();
   await page.locator("svg.chart").waitFor(); // in the place of the first steps
-  await until(async () => /^0\.01 USDC/.test((await text(page, "#figures .figure:first-child .big")).trim()), "spent today is not 0.01");
+  await until(async () => /^0\.01 USDC/.test((await text(page, "#spent-today .big")).trim()), "spent today is not 0.01");
   const bar = page.locator("svg.chart rect.bar").first();
   if ((await bar.count()) === 0) await page.reload(); // the chart is drawn once, maybe while the payment was open
   await bar.waitFor();
@@ -111,7 +111,7 @@ await main(async () => {
   check(/New payment/.test(await page.locator("#status").textContent()), "nobody tells those who do not see it");
   await errand("buy", { key: agent.key, task: "weekly" });
   await until(async () => (await page.locator("#feed .feed li").count()) === 3, "three payments are not shown");
-  await until(async () => /^0\.03 USDC/.test((await text(page, "#figures .figure:first-child .big")).trim()), "spent today is not 0.03");
+  await until(async () => /^0\.03 USDC/.test((await text(page, "#spent-today .big")).trim()), "spent today is not 0.03");
   check(await page.evaluate(() => window.__here) && navigations === 0, "the page was loaded again");
   await until(async () => (await page.locator("#feed .feed .state", { hasText: /^Settled$/ }).count()) === 3, "they are not shown as settled");
 

@@ -12,6 +12,7 @@ const looks = [
   { name: "desk-dark", options: { colorScheme: "dark" } },
   { name: "phone-light", options: { colorScheme: "light", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } },
   { name: "phone-dark", options: { colorScheme: "dark", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }, start: true },
+  { name: "tablet-light", options: { colorScheme: "light", viewport: { width: 768, height: 1024 } } },
   { name: "small-light", options: { colorScheme: "light", viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true }, only },
   { name: "wide-dark", options: { colorScheme: "dark", viewport: { width: 2200, height: 1200 } }, only },
 ];

@@ -60,7 +60,9 @@ func TestPages(t *testing.T) {
 		t.Fatalf("%d wallets and %d payments", len(wallets), len(payments))
 	}
 	visit := map[string]string{
-		"overview": "/dashboard/", "overview-90": "/dashboard/?days=90", "keys": "/dashboard/keys", "key": "/dashboard/keys/" + keys[1], "wallets": "/dashboard/wallets",
+		"overview": "/dashboard/", "overview-90": "/dashboard/?range=90-days",
+		"overview-days": "/dashboard/?from=2026-01-30&to=2026-02-02", "overview-hosts": "/dashboard/?range=this-month&by=host", "overview-keys": "/dashboard/?by=key",
+		"overview-wrong": "/dashboard/?from=x", "keys": "/dashboard/keys", "key": "/dashboard/keys/" + keys[1], "wallets": "/dashboard/wallets",
 		"wallet": "/dashboard/wallets/" + wallets[0], "wallet-delete": "/dashboard/wallets/" + wallets[0] + "/delete", "spend": "/dashboard/spend",
 		"spend-filtered": "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",

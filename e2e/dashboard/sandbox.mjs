@@ -15,7 +15,7 @@ await main(async () => {
   check(paid >= 3, `${paid} payments`);
   check((await page.locator("section[aria-labelledby=hosts] tbody tr").count()) >= 1, "no host");
   check((await page.locator("section[aria-labelledby=tasks] tbody tr").count()) >= 2, "no tasks");
-  check(/^0\.0[1-9]/.test(await page.locator("#figures .figure:first-child .big").innerText()), "nothing was spent today");
+  check(/^0\.0[1-9]/.test(await page.locator("#spent-today .big").innerText()), "nothing was spent today");
   check(await page.getByText("play money").first().isVisible(), "nobody says that it is play money");
   for (const fault of await faults(page)) check(false, fault);
   const { bad } = await judge(page);

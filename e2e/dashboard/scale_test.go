@@ -33,10 +33,12 @@ func TestALongHistory(t *testing.T) {
 	ada.signInAgain("ada") // some pages ask for a sign-in of the last fifteen minutes
 
 	wallet, payment := ada.ids("/dashboard/wallets", "wallets")[0], ada.ids("/dashboard/payments", "payments")[0]
+	year := time.Now().UTC().AddDate(0, 0, -399).Format("2006-01-02")
 	day := time.Now().UTC().AddDate(0, 0, -9).Format("2006-01-02")
 	older := nextPage(t, ada.get("/dashboard/spend"))
 	for _, path := range []string{
-		"/dashboard/", "/dashboard/?days=90", "/dashboard/live?seen=x&newest=0", "/dashboard/keys", "/dashboard/keys/" + keys[0],
+		"/dashboard/", "/dashboard/?range=90-days", "/dashboard/?range=90-days&by=host", "/dashboard/?by=key", "/dashboard/?by=task&from=" + year + "&to=" + day,
+		"/dashboard/live?seen=x&newest=0", "/dashboard/live?seen=x&newest=0&by=host&range=90-days", "/dashboard/keys", "/dashboard/keys/" + keys[0],
 		"/dashboard/wallets", "/dashboard/wallets/" + wallet, "/dashboard/wallets/" + wallet + "/balance", "/dashboard/wallets/" + wallet + "/delete",
 		"/dashboard/spend", older, "/dashboard/spend?key=" + keys[len(keys)-1], "/dashboard/spend?host=api-11.example.com", "/dashboard/spend?task=task-3",
 		"/dashboard/spend?host=api-11.example.com&task=task-6", "/dashboard/spend?from=" + day + "&to=" + day, "/dashboard/spend?host=nobody.example.com&task=none",
