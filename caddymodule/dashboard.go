@@ -135,7 +135,7 @@ func (h *Dashboard) open(t *tenant) error {
 	}
 	look := dashboard.Options{
 		Books: t.books, Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
-		OperatorKeys: h.app.keys(t.books), Issuer: s.signIn.issuer, LowBalance: s.told.low.Max(),
+		OperatorKeys: h.app.keys(t.books), Issuer: s.signIn.issuer, LowBalance: s.told.low.Max(), ApprovalLinks: t.approvalLinks(),
 	}
 	if h.app.World == boltstore.Sandbox {
 		look.PlayMoney = true

@@ -4,8 +4,11 @@ package caddymodule
 
 import (
 	"cmp"
+	"context"
 	"net/netip"
+	"time"
 
+	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/pay"
@@ -126,11 +129,19 @@ func (o NoticeOptions) resolveMail(t *noticeSettings) error {
 	return nil
 }
 
+// approvalLinks makes and checks the links of this configuration. Before it serves there are no books.
+func (t *tenant) approvalLinks() session.ApprovalLinks {
+	return session.ApprovalLinks{Origin: t.app.settings.publicURL, Secrets: t.books, Clock: time.Now}
+}
+
 // openNotices makes the sender of this configuration, and says what the payer tells.
 func (t *tenant) openNotices(o *pay.Options) error {
 	s := t.app.settings.told
 	n := s.options
 	n.Store, n.Logger, n.Observer = t.home.store, t.app.log.With("part", "notices"), metrics.Notices{}
+	n.ApprovalLink = func(ctx context.Context, id string) (string, error) {
+		return t.approvalLinks().Of(ctx, t.home.store, id)
+	}
 	t.notices = notices.New(n)
 	if len(n.Destinations) > 0 {
 		o.Telling = pay.Telling{On: true, LowBalance: s.low.Max(), Wake: t.notices.Wake}

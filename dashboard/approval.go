@@ -141,6 +141,9 @@ func (d *dashboard) answeredBy(ctx context.Context, v visit, by pay.Actor) strin
 			return nameOf(account)
 		}
 	}
+	if v.operator() {
+		return "the " + byOf(v, by)
+	}
 	return byOf(v, by)
 }
 

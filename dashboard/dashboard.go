@@ -9,6 +9,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,10 @@ type Options struct {
 	OperatorKeys operatorkeys.Keys
 	// Issuer is the identity provider that signs people in, "" without one.
 	Issuer string
+	// ApprovalLinks checks the links that answer one approval without a session. Nil: there are none.
+	ApprovalLinks interface {
+		Check(ctx context.Context, approvalID, token string) error
+	}
 	// UpgradeURL is a page that sells larger plans. Default: none; pages then say that the operator
 	// changes plans.
 	UpgradeURL string
@@ -104,6 +109,10 @@ func New(o Options) (http.Handler, error) {
 func (d *dashboard) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+session.Assets+"{name}", d.assets)
+	if d.ApprovalLinks != nil {
+		mux.HandleFunc("GET "+session.ApprovalLink+"{id}", d.approvalLink)
+		mux.HandleFunc("POST "+session.ApprovalLink+"{id}", d.approvalLink)
+	}
 	for pattern, v := range d.views() {
 		mux.Handle(pattern, d.page(d.guarded(pattern, v)))
 	}

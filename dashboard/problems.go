@@ -11,7 +11,9 @@ import (
 
 var (
 	errNotFound = errors.New("no such page")
-	errForm     = errors.New("the form cannot be read")
+	// errApprovalLink answers each link of an approval that does not work. The answers do not differ.
+	errApprovalLink = errors.New("the link of an approval does not work")
+	errForm         = errors.New("the form cannot be read")
 )
 
 // problem holds a page that says what went wrong and what to do.
@@ -49,6 +51,12 @@ func (d *dashboard) problemOf(err error) problem {
 	switch {
 	case errors.Is(err, errNotFound):
 		return notFound
+	case errors.Is(err, errApprovalLink):
+		return problem{
+			status: http.StatusGone, Title: "This link does not work",
+			Text:   "It is for one payment, and ends when the time for an answer is over, or when an operator signs out everywhere. It may also have been cut off. Nothing was changed.",
+			Action: "See all approvals", ActionURL: approvalsPath,
+		}
 	case errors.Is(err, errOthersMoney):
 		return problem{
 			status: http.StatusForbidden, Title: "Only an operator permits more",

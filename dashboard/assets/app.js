@@ -129,7 +129,9 @@
     document.getElementById("link").value = secret;
     typed.hidden = true;
     history.replaceState(null, "", location.pathname);
-    document.getElementById("link-button").focus();
+    const button = document.getElementById("link-button");
+    button.focus();
+    if ("press" in button.dataset) button.form.requestSubmit(button); // it only shows something
   };
   addEventListener("hashchange", takeLink);
   takeLink();

@@ -172,7 +172,7 @@ func (g *Gate) Close() {
 
 // Wrap puts the gate in front of the dashboard's pages, and shows its own notices with pages. next
 // gets requests for /dashboard and paths below it. They have a visitor (see [From]), or are for
-// assets. You must call Wrap before the first request.
+// assets or for links of approvals. You must call Wrap before the first request.
 func (g *Gate) Wrap(next http.Handler, pages Pages) http.Handler {
 	g.pages = pages
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -201,7 +201,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return notAllowed(w, "GET, HEAD, POST")
 	}
 	at, no := g.where(r)
-	if no != nil && (g.provider != nil || no.status == http.StatusMisdirectedRequest || r.URL.Path == Link) {
+	if no != nil && (g.provider != nil || no.status == http.StatusMisdirectedRequest || r.URL.Path == Link || strings.HasPrefix(r.URL.Path, ApprovalLink)) {
 		return no
 	}
 	if g.crossSite.Check(r) != nil {
@@ -227,6 +227,10 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			return notAllowed(w, own.methods)
 		}
 		return own.serve(w, r, at)
+	}
+	if strings.HasPrefix(r.URL.Path, ApprovalLink) {
+		next.ServeHTTP(w, r)
+		return nil
 	}
 	v, ok, err := g.session(r, at)
 	switch {

@@ -16,6 +16,9 @@ const (
 	Callback          = "/dashboard/callback"
 	Link              = "/dashboard/link"    // of `purser dashboard`
 	Assets            = "/dashboard/assets/" // without a session
+	// ApprovalLink is followed by the id of an approval. Its pages need no session: a token in the form
+	// answers this approval only. See ApprovalLinks.
+	ApprovalLink = "/dashboard/approve/"
 )
 
 // maxReturn bounds the path after signing in, which a cookie keeps, in bytes.
@@ -63,7 +66,7 @@ func Back(asked string) string {
 	} else if clean != strings.TrimSuffix(u.Path, "/") || strings.HasSuffix(u.Path, "//") {
 		return Home // "//", "/../" and the like, in any encoding
 	}
-	for _, own := range []string{SignIn, SignOut, SignOutEverywhere, Callback, Link, strings.TrimSuffix(Assets, "/")} {
+	for _, own := range []string{SignIn, SignOut, SignOutEverywhere, Callback, Link, strings.TrimSuffix(Assets, "/"), strings.TrimSuffix(ApprovalLink, "/")} {
 		if clean == own || strings.HasPrefix(clean, own+"/") {
 			return Home
 		}

@@ -73,7 +73,7 @@ func (v Visitor) Actor() pay.Actor {
 type visitorKey struct{}
 
 // From returns the visitor of a request that came through a Gate. Every request below /dashboard/
-// has one, except those for assets.
+// has one, except those for assets and for links of approvals.
 func From(ctx context.Context) (Visitor, bool) {
 	v, ok := ctx.Value(visitorKey{}).(Visitor)
 	return v, ok

@@ -1,6 +1,5 @@
 // Package approvals serves the people who answer payments that wait for an approval: it answers one,
-// raises the limit that held it, and makes the signed links of notices. The pay core decides what an
-// answer means.
+// and raises the limit that held it. The pay core decides what an answer means.
 package approvals
 
 import (
