@@ -34,6 +34,11 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
 	adminSend(t, socket, "POST", "/purser/exec", "application/json", `{}`)
 	id := decodeKeys(t, socket)[0]
+	_, listed := adminCall(t, socket, "GET", "/purser/wallets")
+	_, wallet, _ := strings.Cut(listed, `"id":"`)
+	if wallet, _, _ = strings.Cut(wallet, `"`); wallet == "" {
+		t.Fatalf("no wallet: %s", listed)
+	}
 
 	// The operator is signed in, in a browser on this machine.
 	operator := newBrowser(t)
@@ -49,8 +54,11 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	}
 	cookies := operator.Jar.Cookies(resp.Request.URL)
 
-	posts := []string{"/dashboard/keys/" + id + "/pause", "/dashboard/keys/" + id + "/limits", "/dashboard/keys/" + id + "/revoke", "/dashboard/keys"}
-	form := url.Values{"label": {"mine"}, "save": {"1"}, "daily_budget": {"1000000"}, "link": {"x"}, "_method": {"POST"}}
+	posts := []string{
+		"/dashboard/keys/" + id + "/pause", "/dashboard/keys/" + id + "/limits", "/dashboard/keys/" + id + "/revoke", "/dashboard/keys",
+		"/dashboard/wallets/" + wallet + "/withdraw", "/dashboard/wallets/" + wallet + "/withdraw/send", "/dashboard/wallets/" + wallet + "/delete",
+	}
+	form := url.Values{"to": {"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}, "amount": {"1"}, "order": {"x"}, "label": {"mine"}, "save": {"1"}, "daily_budget": {"1000000"}, "link": {"x"}, "_method": {"POST"}}
 	send := func(c *http.Client, method, to string, change func(*http.Request)) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, to, strings.NewReader(form.Encode()))
@@ -91,7 +99,7 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "[::]", "127.0.0.2", "[::ffff:127.0.0.1]", machine, "purser.invalid"} {
 		at := fmt.Sprintf("http://%s:%d", host, s.port)
 		for _, c := range []*http.Client{s.through(t, url.User(key)), s.through(t, nil), newBrowser(t)} {
-			for _, path := range posts[:2] {
+			for _, path := range []string{posts[0], posts[1], posts[4]} {
 				send(c, http.MethodPost, at+path, withKey)
 			}
 		}
@@ -157,6 +165,20 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	_ = resp.Body.Close()
 	if _, now := adminCall(t, socket, "GET", "/purser/audit"); resp.StatusCode != http.StatusSeeOther || !strings.Contains(now, "on the dashboard") {
 		t.Errorf("the operator's own: %s, %s", resp.Status, now)
+	}
+	order, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url()+posts[4], strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order.Header.Set("Origin", s.url())
+	order.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if resp, err = operator.Do(order); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode == http.StatusForbidden || !strings.Contains(string(text), "<h1>Withdraw") {
+		t.Errorf("the operator's own order: %s, %v, %s", resp.Status, err, text)
 	}
 }
 

@@ -38,8 +38,8 @@ type NoticeOptions struct {
 	MailFrom string `json:"mail_from,omitempty"`
 	// MailTo lists the recipients of mail, separated by commas. Default: {env.PURSER_MAIL_TO}.
 	MailTo string `json:"mail_to,omitempty"`
-	// LowBalance is the balance in USDC below which people are told of a wallet, or off. Default:
-	// {env.PURSER_LOW_BALANCE}, else off.
+	// LowBalance is the balance in USDC below which people are told of a wallet, and the dashboard marks
+	// it, or off. Default: {env.PURSER_LOW_BALANCE}, else off.
 	LowBalance string `json:"low_balance,omitempty"`
 }
 

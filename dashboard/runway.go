@@ -32,7 +32,7 @@ func runwayText(have x402.Amount, spent pay.Sum, days int) string {
 	case have.IsZero():
 		return "nothing left"
 	case days < 1:
-		return "spending known from tomorrow on"
+		return "no complete day yet"
 	case !known:
 		return "no spending in the last week"
 	case n < 1:

@@ -204,6 +204,7 @@ type balance struct {
 	Low            *amount // the mark that the balance is below
 	Lasts          string
 	Why            string
+	Lasting        string // Lasts, as a sentence
 	When           moment
 	empty          bool
 }
@@ -235,6 +236,10 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 			b.Low = new(amountOf(*d.LowBalance, false, currency))
 		}
 		b.Lasts = runwayText(have, all[w.ID].Week, books.CompleteDays(w, now))
+		b.Lasting = sentence(b.Lasts)
+		if strings.HasPrefix(b.Lasts, "lasts") {
+			b.Lasting = sentence(b.Lasts + " at the pace of the last 7 complete days")
+		}
 		return b, nil
 	case errors.Is(err, pay.ErrNoAddress):
 		return balance{Why: "This wallet has no address.", empty: true}, nil

@@ -33,7 +33,7 @@ func TestRunway(t *testing.T) {
 		{10_000_000, pay.Sum{}, 7, "no spending in the last week"},
 		{10_000_000, spent(5, 5), 7, "no spending in the last week"},
 		{10_000_000, spent(5, 6), 7, "no spending in the last week"},
-		{10_000_000, spent(5, 0), 0, "spending known from tomorrow on"},
+		{10_000_000, spent(5, 0), 0, "no complete day yet"},
 		{2_000_000_000, spent(7_000_000, 0), 7, "lasts about 5 years"},
 		{1 << 63, spent(1, 0), 7, "lasts more than 100 years"},
 	} {
@@ -51,7 +51,7 @@ func TestWalletsTellSpendAndRunway(t *testing.T) {
 	ada := w.person("ada")
 	wallet := w.wallet(ada.key, 6_000_000)
 	path := "/dashboard/wallets/" + wallet.ID
-	ada.get(path+"/balance", "HX-Request", "true").is(200, "spending known from tomorrow on").without("low balance")
+	ada.get(path+"/balance", "HX-Request", "true").is(200, "no complete day yet").without("low balance")
 	w.buy(ada.key, "https://api.example.com/a", "", "300000")
 	w.clock.advance(25 * 24 * time.Hour)
 	for i := range 7 { // from 26 November to 2 December
@@ -62,13 +62,13 @@ func TestWalletsTellSpendAndRunway(t *testing.T) {
 	ada.get(path).is(200, "Today so far</dt><dd><span class=\"amount\">0.05 ", "7 complete days</dt><dd><span class=\"amount\">0.700021 ", "7 payments",
 		"30 complete days</dt><dd><span class=\"amount\">0.700021 ", "Pays for", ada.key.ID)
 	w.clock.advance(-3 * 24 * time.Hour) // 30 November
-	ada.get("/dashboard/wallets").is(200, `data-label="30 days" class="num"><span class="amount">0<span class="frac">.700006</span>`, "below <span class=\"amount\">5 ")
+	ada.get("/dashboard/wallets").is(200, `data-label="In 30 days" class="num"><span class="amount">0<span class="frac">.700006</span>`, "below <span class=\"amount\">5 ")
 	w.clock.advance(3 * 24 * time.Hour)
 	ada.get(path+"/balance", "HX-Request", "true").is(200, "lasts about 59 days").without("low balance")
 	w.clock.advance(time.Minute)
 	w.chain.fund(*wallet.Address, 4_999_999)
 	ada.get(path+"/balance", "HX-Request", "true").is(200, "low balance", "lasts about 49 days")
-	ada.get(path+"/balance?large=1", "HX-Request", "true").is(200, "Low balance: below", "At the pace of the last 7 days: lasts about 49 days")
+	ada.get(path+"/balance?large=1", "HX-Request", "true").is(200, "Low balance: below", "Lasts about 49 days at the pace of the last 7 complete days.")
 
 	// A key that the wallet is lent to spends from it, too, and another organization's has no name here.
 	eve := w.person("eve")

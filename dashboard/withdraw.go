@@ -135,7 +135,7 @@ func readWithdrawal(p withdrawPage) (what pay.Withdrawal, wrongs map[string]*wro
 	case p.To == "":
 		bad("to", "Type the address that gets the money.")
 	case err != nil:
-		bad("to", "This is no address: "+err.Error()+".")
+		bad("to", sentence(err.Error()))
 	}
 	what.To = to
 	switch {

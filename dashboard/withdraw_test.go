@@ -108,7 +108,7 @@ func TestWithdrawRefuses(t *testing.T) {
 	path := "/dashboard/wallets/" + wallet.ID
 	for _, c := range []struct{ to, amount, all, want string }{
 		{"", "1", "", "Type the address"},
-		{home[:20], "1", "", "This is no address"},
+		{home[:20], "1", "", "Not an address"},
 		{strings.ToLower(home[:10]) + home[10:], "1", "", "checksum"},
 		{home, "", "", "Type an amount"},
 		{home, "1", "1", "Either an amount, or all of it"},
