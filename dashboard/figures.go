@@ -235,8 +235,10 @@ func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget
 			}
 		}
 	}
+	none = len(near) == 0
+	near = slices.DeleteFunc(near, func(b nearBudget) bool { return b.Booked == 0 })
 	slices.SortStableFunc(near, func(a, b nearBudget) int { return cmp.Compare(b.Booked, a.Booked) })
-	return near[:min(len(near), budgetsShown)], len(near) == 0, nil
+	return near[:min(len(near), budgetsShown)], none, nil
 }
 
 func (d *dashboard) held(ctx context.Context, v visit) (held, error) {

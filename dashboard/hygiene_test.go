@@ -247,5 +247,5 @@ func TestNotices(t *testing.T) {
 		RedirectURL: "https://purser.example.com/dashboard/callback", Placeholder: true,
 		Variables: []session.Variable{{Name: "PURSER_OIDC_ISSUER", Meaning: "The provider.", Example: "https://id.example.com"}},
 	})
-	seen{t: t, status: rec.Code, body: rec.Body.String()}.is(200, "purser dashboard", "For a team", "https://purser.example.com/dashboard/callback", "PURSER_OIDC_ISSUER", "make sandbox", "Put the address in the place")
+	seen{t: t, status: rec.Code, body: rec.Body.String()}.is(200, "purser dashboard", "For a team", "https://purser.example.com/dashboard/callback", "PURSER_OIDC_ISSUER", "make sandbox", "Replace <code>purser.example.com")
 }

@@ -156,9 +156,9 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	}
 	switch pay.Code(err) {
 	case pay.CodeKeyNotFound:
-		status, w.Text = http.StatusUnprocessableEntity, "No key with this value exists here. Keys begin with pk_ unless somebody chose their own; check that all of it was copied."
+		status, w.Text = http.StatusUnprocessableEntity, "No key with this value exists here. Keys begin with pk_ unless their owner chose another form; check that all of it was copied."
 	case pay.CodeKeyClaimed:
-		w.Text = "This key belongs to another organization. Only a key that nobody has claimed can be linked."
+		w.Text = "This key belongs to another organization. Only a key without an owner can be linked."
 	case pay.CodeKeyLinked:
 		w.Text = "This key is yours already. It is in the list above."
 	case pay.CodeKeyLimit:

@@ -28,7 +28,7 @@ const (
 )
 
 var messages = map[said]string{
-	saidKeyCreated:     "Key created. Copy it now; later it is shown only after signing in anew.",
+	saidKeyCreated:     "Key created. Copy it now. To see it later, you have to sign in again.",
 	saidKeyCreatedOnce: "Key created. Copy it now: no copy is kept, and it is not shown again.",
 	saidKeyLinked:      "Key linked. From now on its payments are your organization's.",
 	saidKeyPaused:      "Key paused. It makes no new payment until you resume it.",

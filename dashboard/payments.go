@@ -157,17 +157,17 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 func story(p *pay.Payment) string {
 	switch {
 	case p.Disputed:
-		return "Somebody said that it was settled, and the chain disproves it: no such transfer is there. A correction has taken the spend back. The agent may have got its answer all the same. Ask the seller, or whoever runs the facilitator, before you pay through them again."
+		return "It was reported as settled, but the chain has no such transfer. A correction took the spend back. The agent may have got its answer all the same. Ask the seller, or the operator of the facilitator, before you pay through them again."
 	case p.Unresolved:
-		return "It has expired, and there is no evidence of what became of it. Its amount stays in the budgets of its day and month. With PURSER_RPC_URL set, purser finds the evidence on the chain by itself; without it, somebody who knows can say so."
+		return "It has expired, and there is no evidence of whether the money moved. Its amount stays in the budgets of its day and month. With PURSER_RPC_URL set, purser looks for it on the chain. Without it, the operator closes the payment."
 	case p.State == pay.Settled && p.Confirmed:
-		return "The money moved. It was seen on the chain, past the time when that could have changed."
+		return "The money moved. purser has seen it on the chain, where it cannot change any more."
 	case p.State == pay.Settled:
-		return "The money moved, by the word of the facilitator, the seller or the chain. purser checks it on the chain once it can no longer change, if it has an RPC."
+		return "The money moved, as the facilitator, the seller or the chain says. With an RPC, purser checks it on the chain once it cannot change any more."
 	case p.State == pay.Void:
-		return "No money moved, and none can any more. Its place in the month and in the budgets was given back."
+		return "No money moved, and none can any more. The payment counts against no budget and no plan."
 	case p.Refused:
-		return "The facilitator did not take it. Its place in the month was given back at once, its amount in the budgets follows when it has expired."
+		return "The facilitator did not accept it. It does not count against the plan. Its amount returns to the budgets when it has expired."
 	}
-	return "It was journaled, and it is not known yet whether the money moved. purser looks for evidence by itself; its amount is reserved until then. A request that is repeated gets the same payment again, never a second one."
+	return "purser has recorded it and does not know yet whether the money moved. Its amount is reserved until purser knows. A repeat of the request gets this payment again, never a second one."
 }

@@ -68,7 +68,7 @@ func (d *dashboard) problemOf(err error) problem {
 			Text: "This wallet pays for a key that the operator of this purser made, and holds the operator's money. Nothing was changed.",
 		}
 	case errors.Is(err, errForm):
-		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
+		return problem{status: http.StatusBadRequest, Title: "The form has a mistake", Text: "The form could not be read. Go back and try it again."}
 	}
 	if _, ok := errors.AsType[*tooManyError](err); ok {
 		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Text: "That was too much at a time. Nothing was changed: wait a minute and try again."}
@@ -81,7 +81,7 @@ func (d *dashboard) problemOf(err error) problem {
 		return notFound
 	case pay.CodeInput:
 		input, _ := errors.AsType[*pay.InputError](err)
-		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: input.Error()}
+		return problem{status: http.StatusBadRequest, Title: "The form has a mistake", Text: input.Error()}
 	case pay.CodeKeyLimit:
 		limit.Title, limit.Text = "API key limit reached", "API key limit reached for your plan. Revoke a key that you do not need any more, or get a larger plan."
 	case pay.CodeWalletLimit:
@@ -89,11 +89,11 @@ func (d *dashboard) problemOf(err error) problem {
 	case pay.CodeQuota:
 		limit.Title, limit.Text = "Payment limit reached", "Payment limit reached for your plan this month."
 	case pay.CodeKeyRevoked:
-		return problem{status: http.StatusConflict, Title: "This key is revoked", Text: "It was revoked, and that is for ever. Create another one."}
+		return problem{status: http.StatusConflict, Title: "This key is revoked", Text: "A revoked key never works again. Create another one."}
 	case pay.CodePausedBy:
-		return problem{status: http.StatusConflict, Title: "Paused by the operator", Text: "Whoever runs this purser has paused this key, and only they can resume it."}
+		return problem{status: http.StatusConflict, Title: "Paused by the operator", Text: "The operator has paused this key, and only the operator can resume it."}
 	case pay.CodeNotRevealable:
-		return problem{status: http.StatusConflict, Title: "Not to be revealed", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
+		return problem{status: http.StatusConflict, Title: "This key cannot be shown", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
 	case pay.CodeSigner:
 		signer, _ := errors.AsType[*pay.SignerError](err)
 		return problem{

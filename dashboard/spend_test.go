@@ -159,7 +159,7 @@ func TestCorrectionsAreShownAsSuch(t *testing.T) {
 		t.Error("the event's transaction is not linked once")
 	}
 	ada.get("/dashboard/").is(200, "Payments that need attention", "Disputed.", `>0<span class="frac"></span> <span class="unit">USDC`)
-	ada.get("/dashboard/payments/"+bought.ID).is(200, "the chain disproves it", bought.Transaction)
+	ada.get("/dashboard/payments/"+bought.ID).is(200, "the chain has no such transfer", bought.Transaction)
 	ada.get("/dashboard/payments?state=disputed").is(200, bought.ID)
 	rows := readCSV(t, ada.get("/dashboard/spend.csv").is(200))
 	if len(rows) != 3 || rows[1][2] != "-0.03" || rows[2][2] != "0.03" || rows[1][10] != rows[2][0] {

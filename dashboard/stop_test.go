@@ -53,7 +53,7 @@ func TestPausingAKey(t *testing.T) {
 	if _, err := w.books.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.StopPause, "pays too much"); err != nil {
 		t.Fatal(err)
 	}
-	ada.get(path).is(200, "pays too much", "Only whoever runs this purser").without("Resume key", "ann-the-operator")
+	ada.get(path).is(200, "pays too much", "Only the operator can resume it").without("Resume key", "ann-the-operator")
 	ada.post(path+"/resume").is(http.StatusConflict, "Paused by the operator")
 	ada.post(path + "/pause").to(path)
 	ada.post(path + "/resume").is(http.StatusConflict)

@@ -74,7 +74,7 @@ func (d *dashboard) spendSums(ctx context.Context, v visit, f filter) (sums, err
 	t.Add(currency, all)
 	s := sumsOf(t)
 	if missed {
-		s.Note = "On days with very many hosts or tasks, purser adds up some of them together. Payments of such a day may be missing here."
+		s.Note = "On days with very many hosts or tasks, purser adds up some of them together. Payments of such a day may be missing from this sum."
 	}
 	return s, err
 }

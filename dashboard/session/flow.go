@@ -154,9 +154,9 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 	case known && v.Account.ID != account.ID:
 		g.log.Warn("sign-in of another account refused", "account", v.Account.ID, "other", account.ID)
 		return &refusal{status: http.StatusConflict, Notice: Notice{
-			Title: "Somebody else is signed in",
+			Title: "Another person is signed in",
 			Text: "The identity provider vouches for another account than the one that is signed in here, and that one stays. To change " +
-				"accounts, sign out first. If you did not mean to, you have followed a link that somebody made for you.",
+				"accounts, sign out first. If you did not mean to, you have followed a link that another person made for you.",
 			Action: "Back to the dashboard", ActionURL: Home,
 		}}
 	}
@@ -238,7 +238,7 @@ func (g *Gate) providerRefused(a attempt, code string) error {
 	case "temporarily_unavailable", "server_error":
 		text = "The identity provider has trouble. Try again in a while."
 	case "invalid_request", "unauthorized_client", "invalid_scope", "unsupported_response_type":
-		text = "The identity provider does not know purser as it should: whoever runs purser has to look at how it is registered."
+		text = "The identity provider does not know purser as it should: the operator has to check how purser is registered there."
 	}
 	return notSignedIn(a, text, code)
 }

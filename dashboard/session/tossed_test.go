@@ -53,7 +53,7 @@ func TestNobodyBecomesSomebodyElse(t *testing.T) {
 		ada.cookies[name] = value
 	}
 	a := ada.get(link)
-	if a.status != http.StatusConflict || !strings.Contains(a.text, "Somebody else is signed in") || ada.get("/dashboard/").text != before {
+	if a.status != http.StatusConflict || !strings.Contains(a.text, "Another person is signed in") || ada.get("/dashboard/").text != before {
 		t.Errorf("%d %s, and then %s", a.status, a.text, ada.get("/dashboard/").text)
 	}
 	w.provider.Break(identity.Faults{})

@@ -123,7 +123,7 @@ func All() []Reason {
 			"tell the seller",
 		},
 		{
-			"offer-differs", Policy, "the seller has signed other terms than it asks: somebody on the way may have changed the price or the payee",
+			"offer-differs", Policy, "the seller has signed other terms than it asks: a machine on the way may have changed the price or the payee",
 			"ask the seller from another network",
 		},
 		{
