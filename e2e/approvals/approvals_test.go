@@ -1,0 +1,189 @@
+package approvals
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/pay"
+)
+
+// A person approves by the command, and the money moves once. Denied, it stays, and the agent reads why.
+func TestApprovedAndDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.newAgent("0.001")
+	url := w.money.SellerDirectURL() + cheap
+	call := a.start(t.Context(), url)
+	asked := a.pending(1)[0]
+	if asked.Amount != fmt.Sprint(cheapPrice) || asked.URL != url || asked.Method != http.MethodGet {
+		t.Errorf("asked about %+v", asked)
+	}
+	a.spent(0)
+	if out, err := w.Command(t, "approvals", "approve", asked.ID, "--admin", w.Admin()); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a.paid(a.ended(call))
+	a.spent(cheapPrice)
+	if got := ofState(a, "used"); len(got) != 1 || got[0].ID != asked.ID || got[0].PaymentID == "" {
+		t.Errorf("used: %+v", got)
+	}
+
+	call = a.start(t.Context(), url)
+	again := a.pending(1)[0]
+	if out, err := w.Command(t, "approvals", "deny", again.ID, "--reason", "once is enough", "--admin", w.Admin()); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got := a.ended(call)
+	if id := a.declined(got, "approval-denied"); id != again.ID || !strings.Contains(got.Header.Get("Purser-Declined-Detail"), "once is enough") {
+		t.Errorf("%v", got.Header)
+	}
+	a.declined(a.get(url), "approval-denied")
+	a.spent(cheapPrice)
+	w.End(t)
+	w.Check(t)
+}
+
+func ofState(a *agent, state string) []adminapi.Approval {
+	a.Helper()
+	var page struct{ Approvals []adminapi.Approval }
+	got, err := process.Ask(a.Context(), a.admin, http.MethodGet, "http://127.0.0.1/purser/approvals?limit=200&state="+state+"&key="+a.id, "")
+	if err == nil {
+		err = got.Decode(http.StatusOK, &page)
+	}
+	a.must(err)
+	return page.Approvals
+}
+
+// Without an answer in time nothing is paid, and the answer that comes later changes nothing.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "PURSER_APPROVAL_EXPIRY=3s")
+	a := w.newAgent("0.001")
+	call := a.start(t.Context(), w.money.SellerDirectURL()+cheap)
+	asked := a.pending(1)[0]
+	if got := a.ended(call); a.declined(got, "approval-needed") != asked.ID || !strings.Contains(got.Body, "in time") {
+		t.Errorf("%s", got.Body)
+	}
+	if err := a.answers(asked.ID, pay.Approved); err == nil {
+		t.Error("an approval was answered after its end")
+	}
+	a.spent(0)
+}
+
+// Only the price that a person has approved is paid, neither a higher one nor a lower one.
+func TestPriceChangesWhileHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct{ above, first, then string }{{"0.001", cheap, dear}, {"0.015", dear, cheap}} {
+		a, s := w.newAgent(c.above), w.newShop(c.first)
+		call := a.start(t.Context(), s.URL+"/x")
+		asked := a.pending(1)[0]
+		s.good.Store(&c.then)
+		a.must(a.answers(asked.ID, pay.Approved))
+		got := a.ended(call)
+		if id := a.declined(got, "approval-needed"); id == asked.ID || !strings.Contains(got.Body, "the seller asks for") {
+			t.Errorf("%s", got.Body)
+		}
+		a.spent(0)
+		s.good.Store(&c.first)
+		a.paid(a.get(s.URL + "/x"))
+		a.spent(map[string]uint64{cheap: cheapPrice, dear: dearPrice}[c.first])
+	}
+}
+
+// A purser that is killed while a request waits pays nothing. It knows of the approval when it is back, and
+// the repeat is paid once.
+func TestKilledWhileHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.newAgent("0.001")
+	url := w.money.SellerDirectURL() + cheap
+	call := a.start(t.Context(), url)
+	asked := a.pending(1)[0]
+	w.Kill()
+	if got := a.ended(call); got.Status != 0 {
+		t.Errorf("an answer of a killed purser: %+v", got)
+	}
+	w.Start(t, "PURSER_APPROVAL_WAIT=off")
+	if id := a.declined(a.get(url), "approval-needed"); id != asked.ID {
+		t.Errorf("the repeat names %s, not %s", id, asked.ID)
+	}
+	a.must(a.answers(asked.ID, pay.Approved))
+	w.Kill()
+	w.Start(t, "PURSER_APPROVAL_WAIT=off")
+	a.spent(0) // nobody repeats it
+	a.paid(a.get(url))
+	a.spent(cheapPrice)
+	a.declined(a.get(url), "approval-needed")
+	w.End(t)
+	w.Check(t)
+	a.spent(cheapPrice)
+}
+
+// A reload ends the waits at once, and so does the end of the program.
+func TestReloadWhileHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.newAgent("0.001")
+	url := w.money.SellerDirectURL() + cheap
+	call := a.start(t.Context(), url)
+	asked := a.pending(1)[0]
+	began := time.Now()
+	if out, err := w.Command(t, "reload", "--admin", w.Admin()); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if id := a.declined(a.ended(call), "approval-needed"); id != asked.ID {
+		t.Errorf("it names %s", id)
+	}
+	call = a.start(t.Context(), url)
+	a.pending(1)
+	select {
+	case got := <-call:
+		t.Fatalf("the call did not wait: %+v", got)
+	case <-time.After(200 * time.Millisecond): // no event tells that a call waits
+	}
+	w.End(t)
+	if id := a.declined(a.ended(call), "approval-needed"); id != asked.ID {
+		t.Errorf("at the end it names %s", id)
+	}
+	if took := time.Since(began); took > 20*time.Second { // the grace period is 30 s
+		t.Errorf("it took %s", took)
+	}
+	a.spent(0)
+	w.Check(t)
+}
+
+// As many requests as may be held are held at once. All of them are approved, and each is paid once.
+func TestHundredAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.newAgent("0.001")
+	var calls []<-chan process.Answer
+	for i := range pay.MaxPendingApprovals {
+		calls = append(calls, a.start(t.Context(), fmt.Sprintf("%s%s?n=%d", w.money.SellerDirectURL(), cheap, i)))
+	}
+	asked := a.pending(pay.MaxPendingApprovals)
+	if id := a.declined(a.get(w.money.SellerDirectURL()+cheap+"?n=more"), "approval-needed"); id != "" {
+		t.Errorf("a person is asked about one more: %s", id)
+	}
+	people, _ := errgroup.WithContext(context.Background())
+	people.SetLimit(10)
+	for _, one := range asked {
+		people.Go(func() error { return a.answers(one.ID, pay.Approved) })
+	}
+	a.must(people.Wait())
+	for _, call := range calls {
+		a.paid(a.ended(call))
+	}
+	a.spent(pay.MaxPendingApprovals * cheapPrice)
+	w.End(t)
+	w.Check(t)
+}
