@@ -119,7 +119,7 @@ func TestKilledWhileHeld(t *testing.T) {
 	a.must(a.answers(asked.ID, pay.Approved))
 	w.Kill()
 	w.Start(t, "PURSER_APPROVAL_WAIT=off")
-	a.spent(0) // nobody repeats it
+	a.spent(0) // no agent repeats it
 	a.paid(a.get(url))
 	a.spent(cheapPrice)
 	a.declined(a.get(url), "approval-needed")
