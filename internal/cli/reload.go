@@ -109,19 +109,27 @@ func (env *Env) Reload(r adminapi.Reload) (done adminapi.Reloaded, err error) {
 			restarts = append(restarts, fmt.Sprintf("%s needs a restart, because %s", name, why))
 		}
 	}
+	loaded := false
 	if len(restarts) > 0 {
 		err = errors.New(strings.Join(restarts, "; "))
 	} else if config, _, _, lerr := env.Caddy.LoadConfig(file, adapter); lerr != nil {
 		err = mistake(lerr, file, env.Layer)
-	} else if lerr := env.Caddy.Load(config); lerr != nil {
-		err = mistake(lerr, file, env.Layer)
+	} else {
+		loaded = true
+		if lerr := env.Caddy.Load(config); lerr != nil {
+			err = mistake(lerr, file, env.Layer)
+		}
 	}
 	if err != nil {
 		undo()
 		if len(change.Changed) > 0 && len(restarts) == 0 {
 			err = fmt.Errorf("%w (variables that have changed: %s)", err, strings.Join(change.Changed, ", "))
 		}
-		return done, fmt.Errorf("%w; nothing was changed", err)
+		err = fmt.Errorf("%w; nothing was changed", err)
+		if loaded {
+			err = &adminapi.LoadError{Err: err}
+		}
+		return done, err
 	}
 	s.serves(file, adapter, files)
 	return adminapi.Reloaded{
