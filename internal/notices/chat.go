@@ -32,17 +32,37 @@ func (m message) slack() object {
 	return object{"text": slackText.Replace(m.title() + ". " + m.text()), "blocks": blocks}
 }
 
-// discordText puts a backslash before every character that Discord's Markdown could read.
-func discordText(text string) string {
+// discordText puts a backslash before every character that Discord's Markdown could read. It cuts the text
+// off before it is longer than Discord takes.
+func discordText(text string, most int) string {
 	var b strings.Builder
+	n := 0
 	for _, r := range text {
-		if strings.ContainsRune("\\`*_{}[]()<>#+-!|~@:/=&", r) {
+		marked := strings.ContainsRune("\\`*_{}[]()<>#+-!|~@:/=&", r)
+		if n++; marked {
+			n++
+		}
+		if n >= most {
+			b.WriteRune('…')
+			break
+		}
+		if marked {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
 	}
 	return b.String()
 }
+
+// What Discord takes of an embed, in characters: a title, a field's name and value, and all together,
+// which leaves room for links.
+const (
+	discordTitle = 256
+	discordName  = 256
+	discordValue = 400
+	discordBody  = 2600
+	discordRows  = 6
+)
 
 // discordColor is the colour of the edge of a message.
 const discordColor = 0x2d6a4f
@@ -51,16 +71,18 @@ const discordColor = 0x2d6a4f
 func (m message) discord() object {
 	var fields []object
 	for _, f := range m.facts() {
-		fields = append(fields, object{"name": discordText(f.name), "value": discordText(f.value), "inline": true})
+		if len(fields) < discordRows && f.value != "" {
+			fields = append(fields, object{"name": discordText(f.name, discordName), "value": discordText(f.value, discordValue), "inline": true})
+		}
 	}
-	text := discordText(m.text())
+	text := discordText(m.text(), discordBody)
 	for _, l := range m.links() {
 		text += "\n[" + l.name + "](<" + l.value + ">)"
 	}
 	return object{
 		"allowed_mentions": object{"parse": []string{}},
 		"embeds": []object{{
-			"title": discordText(m.title()), "description": text, "color": discordColor, "timestamp": m.At.UTC().Format("2006-01-02T15:04:05Z"), "fields": fields,
+			"title": discordText(m.title(), discordTitle), "description": text, "color": discordColor, "timestamp": m.At.UTC().Format("2006-01-02T15:04:05Z"), "fields": fields,
 		}},
 	}
 }
