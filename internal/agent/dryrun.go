@@ -79,5 +79,8 @@ func (q *Quote) Verdict() (verdict, why string) {
 	case q.Pays:
 		return "would pay", q.Quote.Price
 	}
+	if q.Reason == "approval-needed" {
+		return "would be held", q.Reason
+	}
 	return "not paid", q.Reason
 }

@@ -21,7 +21,7 @@ type quoteInput struct {
 
 // quoted is the result of quote.
 type quoted struct {
-	Verdict string `json:"verdict" jsonschema:"would pay, free, repeat, or not paid"`
+	Verdict string `json:"verdict" jsonschema:"would pay, would be held, free, repeat, or not paid"`
 	Why     string `json:"why"`
 	Status  int    `json:"status" jsonschema:"of the API's answer"`
 	Price   string `json:"price,omitempty"`

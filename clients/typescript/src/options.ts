@@ -52,7 +52,7 @@ export interface PaymentOptions extends PurserOptions {
   challengeHeaders?: readonly string[];
   /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */
   bodyLimit?: number;
-  /** How long purser may take for one try, in milliseconds. Default: 60,000. */
+  /** How long purser may take for one try, in milliseconds. Default: 75,000. */
   payTimeout?: number;
   /** How long the seller may take to answer the paid request, in milliseconds. Default: 300,000. */
   paidTimeout?: number;
@@ -92,7 +92,7 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
     beforePayment: o.beforePayment,
     challengeHeaders: [...(o.challengeHeaders ?? [])],
     bodyLimit: whole("bodyLimit", o.bodyLimit ?? 1 << 20),
-    payTimeout: time("payTimeout", o.payTimeout ?? 60_000, 1),
+    payTimeout: time("payTimeout", o.payTimeout ?? 75_000, 1),
     paidTimeout: time("paidTimeout", o.paidTimeout ?? 300_000, 1),
     resends: whole("resends", o.resends ?? 1),
     receiptWait: time("receiptWait", o.receiptWait ?? 1000, 0),

@@ -76,7 +76,7 @@ class Purser(_Doors):
         api_key: str | None,
         base_url: str,
         *,
-        timeout: float = 60.0,
+        timeout: float = 75.0,
         transport: httpx.BaseTransport | None = None,
         adapter: BaseAdapter | None = None,
     ) -> None:
@@ -239,7 +239,7 @@ class AsyncPurser(_Doors):
         api_key: str | None,
         base_url: str,
         *,
-        timeout: float = 60.0,
+        timeout: float = 75.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(api_key, base_url, timeout)

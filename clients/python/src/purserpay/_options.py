@@ -65,7 +65,7 @@ class Options:
     before_payment: Callable[[BeforePayment], Any] | None = None
     challenge_headers: Sequence[str] = ()
     body_limit: int = 1 << 20
-    pay_timeout: float = 60.0
+    pay_timeout: float = 75.0
     paid_timeout: float = 300.0
     resends: int = 1
     receipt_wait: float = 1.0
