@@ -51,7 +51,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"/weather", "/weather?again"} {
-		if err := h.declined(agent.Key, "research", h.world.SellerURL()+host, "0.000001"); err != nil {
+		if err := h.unpaid(agent.Key, "research", h.world.SellerURL()+host, "max-amount", "Purser-Max-Amount", "0.000001"); err != nil {
 			t.Fatal(err)
 		}
 	}

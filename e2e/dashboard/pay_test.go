@@ -28,11 +28,11 @@ func (h *house) buy(key, task, address string) error {
 	return err
 }
 
-// declined makes a request that purser does not pay for, because the request itself allows too little.
-func (h *house) declined(key, task, address, most string) error {
+// unpaid makes a request that purser does not pay for, for a reason. header are names and values in turn.
+func (h *house) unpaid(key, task, address, reason string, header ...string) error {
 	by := process.Client(&url.URL{Scheme: "http", Host: h.purser.Host(), User: url.UserPassword(key, task)}, nil)
-	got, err := process.Ask(h.t.Context(), by, http.MethodGet, address, "", "Purser-Max-Amount", most)
-	if err == nil && (got.Status != http.StatusPaymentRequired || got.Header.Get("Purser-Declined") != "max-amount") {
+	got, err := process.Ask(h.t.Context(), by, http.MethodGet, address, "", header...)
+	if err == nil && (got.Status != http.StatusPaymentRequired || got.Header.Get("Purser-Declined") != reason) {
 		err = fmt.Errorf("%s: %+v", address, got)
 	}
 	return err

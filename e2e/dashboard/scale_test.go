@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // pageBound bounds the median server time of a page.
@@ -18,18 +21,22 @@ const pageBound = 150 * time.Millisecond
 //
 //	go test ./e2e/dashboard -run LongHistory -v -dashboard.events 1000000
 func TestALongHistory(t *testing.T) {
-	h := newHouse(t)
+	h := newHouse(t, "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_APPROVAL_WAIT=0s")
 	ada := h.signIn("ada")
 	h.setPlan(ada.org, "agency")
 	var keys []string
+	secret := "" // of the first key, which made the most payments
 	for n := range 20 {
-		id, _ := ada.newKey(fmt.Sprintf("agent %d", n))
-		keys = append(keys, id)
+		id, made := ada.newKey(fmt.Sprintf("agent %d", n))
+		if keys = append(keys, id); n == 0 {
+			secret = made
+		}
 		if n < 10 {
 			ada.post("/dashboard/wallets", "key", id, "network", "base").is(t, http.StatusOK, "Wallet created")
 		}
 	}
 	h.fill(*events, keys)
+	h.hold(secret, pay.MaxPendingApprovals)
 	ada.signInAgain("ada") // some pages ask for a sign-in of the last fifteen minutes
 
 	wallet, payment := ada.ids("/dashboard/wallets", "wallets")[0], ada.ids("/dashboard/payments", "payments")[0]
@@ -45,6 +52,7 @@ func TestALongHistory(t *testing.T) {
 		"/dashboard/payments", "/dashboard/payments?state=disputed", "/dashboard/payments?state=unresolved", "/dashboard/payments?host=api-11.example.com&task=task-6",
 		"/dashboard/payments?payee=0x7000000000000000000000000000000000000000", "/dashboard/spend?payee=0x7000000000000000000000000000000000000000",
 		"/dashboard/declined", "/dashboard/declined?range=last-month", "/dashboard/declined?host=api-1.example.com", "/dashboard/keys/" + keys[0] + "/limits", "/dashboard/audit",
+		"/dashboard/approvals", "/dashboard/approvals?state=denied", "/dashboard/wallets/" + wallet + "/withdraw",
 		"/dashboard/payments/" + payment, "/dashboard/settings",
 	} {
 		ada.timed(path) // warm
@@ -56,6 +64,12 @@ func TestALongHistory(t *testing.T) {
 		t.Logf("%6.1f ms, at most %6.1f ms  %s", ms(middle), ms(longest), path)
 		if middle > pageBound {
 			t.Errorf("%s takes %s, more than %s", path, middle, pageBound)
+		}
+	}
+	ada.whatIf(keys[0])
+	for _, path := range []string{"/dashboard/payments.csv", "/dashboard/spend.csv?host=api-11.example.com&task=task-6", "/dashboard/declined.csv"} {
+		if first := ada.firstByte(path); first > pageBound {
+			t.Errorf("%s begins after %s, more than %s", path, first, pageBound)
 		}
 	}
 	ada.export(t)
@@ -84,6 +98,70 @@ func (v *visitor) timed(path string) time.Duration {
 		v.t.Fatalf("%s: %s\n%s", path, p, p.body)
 	}
 	return took
+}
+
+// hold makes requests that wait for a person.
+func (h *house) hold(key string, requests int) {
+	h.t.Helper()
+	var all struct{ Wallets []struct{ Address string } }
+	if err := h.rest("GET", "/wallets/me", key, nil, &all); err != nil || len(all.Wallets) == 0 {
+		h.t.Fatalf("the key has no wallet: %v", err)
+	}
+	if err := h.fund(all.Wallets[0].Address, 5); err != nil {
+		h.t.Fatal(err)
+	}
+	for n := range requests {
+		if err := h.unpaid(key, "", fmt.Sprintf("%s/weather?n=%d", h.world.SellerURL(), n), "approval-needed"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// whatIf measures the page that says what limits would have declined. It judges a bounded number of payments.
+func (v *visitor) whatIf(key string) {
+	v.t.Helper()
+	path := "/dashboard/keys/" + key + "/limits"
+	revision := regexp.MustCompile(`name="revision" value="(\d+)"`).FindStringSubmatch(v.get(path).body)
+	if revision == nil {
+		v.t.Fatal("the form of limits has no revision")
+	}
+	var took []time.Duration
+	for range 5 {
+		began := time.Now()
+		p := v.post(path, "revision", revision[1], "max_payment", "0.05", "do", "review", "days", "30")
+		took = append(took, time.Since(began))
+		p.is(v.t, http.StatusOK, "would have declined")
+		if *events >= 1_000_000 && !strings.Contains(p.body, " only") {
+			v.t.Errorf("nothing says that only some payments were judged\n%s", p.body)
+		}
+	}
+	slices.Sort(took)
+	v.t.Logf("%6.1f ms, at most %6.1f ms  POST %s", ms(took[2]), ms(took[4]), path)
+	if took[2] > pageBound {
+		v.t.Errorf("what would have been declined takes %s, more than %s", took[2], pageBound)
+	}
+}
+
+// firstByte returns the median time until an export begins.
+func (v *visitor) firstByte(path string) time.Duration {
+	v.t.Helper()
+	var took []time.Duration
+	for range 5 {
+		began := time.Now()
+		res, err := v.client.Get(v.house.url(path))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		_, err = res.Body.Read(make([]byte, 1))
+		took = append(took, time.Since(began))
+		res.Body.Close() //nolint:errcheck // the rest is not read
+		if err != nil || res.StatusCode != http.StatusOK {
+			v.t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
+		}
+	}
+	slices.Sort(took)
+	v.t.Logf("%6.1f ms, at most %6.1f ms  to the beginning of %s", ms(took[2]), ms(took[4]), path)
+	return took[2]
 }
 
 // export reads the whole history as CSV, and counts it.
