@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/sandbox"
+	"github.com/purserpay/purser/x402"
 )
 
 // A person approves by the command, and the money moves once. Denied, it stays, and the agent reads why.
@@ -54,7 +57,7 @@ func TestApprovedAndDenied(t *testing.T) {
 func ofState(a *agent, state string) []adminapi.Approval {
 	a.Helper()
 	var page struct{ Approvals []adminapi.Approval }
-	got, err := process.Ask(a.Context(), a.admin, http.MethodGet, "http://127.0.0.1/purser/approvals?limit=200&state="+state+"&key="+a.id, "")
+	got, err := process.Ask(a.Context(), a.admin, http.MethodGet, "http://127.0.0.1/purser/approvals?limit=200&state="+state+a.ofKey(), "")
 	if err == nil {
 		err = got.Decode(http.StatusOK, &page)
 	}
@@ -184,6 +187,46 @@ func TestHundredAtOnce(t *testing.T) {
 		a.paid(a.ended(call))
 	}
 	a.spent(pay.MaxPendingApprovals * cheapPrice)
+	w.End(t)
+	w.Check(t)
+}
+
+// The REST API and the sidecar hold payments as the proxy does. The sidecar's key has the configured limits.
+func TestOtherDoors(t *testing.T) {
+	t.Parallel()
+	money, err := sandbox.Start(context.Background(), sandbox.Options{})
+	process.CloseAtEnd(t, money, err)
+	w := startWorld(t, money, "PURSER_UPSTREAM="+money.SellerDirectURL(), "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_FACILITATOR_URL="+money.FacilitatorURL())
+	a := w.newAgent("default")
+	answered := make(chan process.Answer, 1)
+	ask := func(method, url, body string, header ...string) {
+		go func() {
+			got, err := process.Ask(t.Context(), http.DefaultClient, method, url, body, header...)
+			if err != nil {
+				got.Body = err.Error()
+			}
+			answered <- got
+		}()
+	}
+
+	unpaid, err := process.Ask(t.Context(), http.DefaultClient, http.MethodGet, money.SellerDirectURL()+cheap, "")
+	a.must(err)
+	order, err := json.Marshal(map[string]string{
+		"paymentRequiredHeader": unpaid.Header.Get(x402.HeaderRequired), "requestUrl": money.SellerDirectURL() + cheap, "settlement": "payer",
+	})
+	a.must(err)
+	ask(http.MethodPost, w.URL("/v1/pay"), string(order), "X-Api-Key", a.key)
+	a.must(a.answers(a.pending(1)[0].ID, pay.Approved))
+	if got := a.ended(answered); got.Status != http.StatusOK || !strings.Contains(got.Body, `"settled":true`) {
+		t.Fatalf("%+v", got)
+	}
+	a.spent(cheapPrice)
+
+	a.id = ""
+	ask(http.MethodGet, w.SidecarURL()+cheap, "")
+	a.must(a.answers(a.pending(1)[0].ID, pay.Approved))
+	a.paid(a.ended(answered))
+	a.spent(2 * cheapPrice)
 	w.End(t)
 	w.Check(t)
 }

@@ -43,6 +43,11 @@ func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
 	money, err := sandbox.Start(context.Background(), sandbox.Options{})
 	process.CloseAtEnd(t, money, err)
+	return startWorld(t, money, settings...)
+}
+
+func startWorld(t *testing.T, money *sandbox.World, settings ...string) *world {
+	t.Helper()
 	w := &world{T: t, money: money}
 	w.Purser = process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"), append(settings, "PURSER_RPC_URL="+money.RPCURL())...)
 	w.Start(t)
@@ -61,7 +66,7 @@ type agent struct {
 
 func (w *world) newAgent(above string) *agent {
 	w.Helper()
-	out, err := w.Command(w.T, "keys", "create", "--label", strings.ToLower(w.Name()), "--door", "proxy", "--require-approval-above", above, "--json", "--admin", w.Admin())
+	out, err := w.Command(w.T, "keys", "create", "--label", strings.ToLower(w.Name()), "--require-approval-above", above, "--json", "--admin", w.Admin())
 	if err != nil {
 		w.Fatalf("%v: %s", err, out)
 	}
@@ -153,12 +158,20 @@ func (a *agent) spent(want uint64) {
 	})
 }
 
+// ofKey returns the part of a query for the agent's approvals; for those of all keys it is empty.
+func (a *agent) ofKey() string {
+	if a.id == "" {
+		return ""
+	}
+	return "&key=" + a.id
+}
+
 // pending waits until people are asked about n payments of the agent.
 func (a *agent) pending(n int) (asked []adminapi.Approval) {
 	a.Helper()
 	process.Eventually(a.T, 30*time.Second, func() string {
 		var page struct{ Approvals []adminapi.Approval }
-		got, err := process.Ask(context.Background(), a.admin, http.MethodGet, "http://127.0.0.1/purser/approvals?state=pending&limit=200&key="+a.id, "")
+		got, err := process.Ask(context.Background(), a.admin, http.MethodGet, "http://127.0.0.1/purser/approvals?state=pending&limit=200"+a.ofKey(), "")
 		if err == nil {
 			err = got.Decode(http.StatusOK, &page)
 		}
