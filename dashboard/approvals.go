@@ -71,7 +71,7 @@ var approvalTabs = []struct {
 	state             pay.ApprovalState
 	name, about, none string
 }{
-	{"", "All", "Payments that a key may make only once a person agrees to exactly their terms.", "No payment was ever held for an approval. Limits of a key hold payments: above an amount, or to hosts that it has never paid."},
+	{"", "All", "Payments that a key may make only once a person agrees to exactly their terms.", "No approval was answered or has expired yet. Limits of a key hold payments: above an amount, or to hosts that it has never paid."},
 	{pay.ApprovalPending, "Waiting", "These payments wait for an answer.", "No payment waits."},
 	{pay.ApprovalApproved, "Approved", "These payments were approved and are not made yet: purser makes them when the agent repeats its request.", "No approved payment waits for its agent."},
 	{pay.ApprovalUsed, "Used", "These payments were approved and begun.", "No approval was used yet."},

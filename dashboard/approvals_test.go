@@ -49,7 +49,7 @@ func TestAPaymentIsApproved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada")
-	ada.get("/dashboard/approvals").is(200, "No payment waits", "No payment was ever held", `id="waiting-count" hidden`)
+	ada.get("/dashboard/approvals").is(200, "No payment waits", "No approval was answered", `id="waiting-count" hidden`)
 	w.wallet(ada.key, 50_000_000)
 	const at = "https://api.example.com/report?q=1"
 	held := w.asks(ada.key, at, "600000")

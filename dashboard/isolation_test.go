@@ -104,7 +104,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	eve.get("/dashboard/").is(200).without("adas.example", wallet.Address.String())
 	eve.get("/dashboard/spend").is(200, "Nothing is spent yet").without("adas.example")
 	eve.get("/dashboard/payments").is(200).without("adas.example")
-	eve.get("/dashboard/approvals").is(200, "No payment was ever held").without("adas.example", `>1<span class="sr"> waiting`)
+	eve.get("/dashboard/approvals").is(200, "No approval was answered").without("adas.example", `>1<span class="sr"> waiting`)
 	ada.get("/dashboard/approvals").is(200, "only.adas.example", `>1<span class="sr"> waiting`)
 	if got, err := w.books.WalletsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID)); err != nil || len(got) != 1 {
 		t.Errorf("ada's wallets after eve: %v, %v", got, err)
