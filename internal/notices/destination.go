@@ -2,6 +2,7 @@ package notices
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type account struct {
 	plain    bool // without TLS
 	from     string
 	to       []string
+	roots    *x509.CertPool // nil: the machine's
 }
 
 // String keeps the address out of logs.

@@ -20,10 +20,12 @@ func (s *Sender) send(ctx context.Context, d Destination, m message) answer {
 	if err != nil {
 		return answer{words: clean(err.Error(), maxWords), refused: true}
 	}
-	client, err := d.mail.client(d.mail.dialer(s.rules))
+	var line connections
+	client, err := d.mail.client(d.mail.dialer(s.rules), &line)
 	if err != nil {
 		return answer{words: clean(err.Error(), maxWords), refused: true}
 	}
+	defer func() { line.close() }() // the client leaves open what it could not greet
 	defer client.Close()
 	if err := client.DialWithContext(ctx); err != nil {
 		return mailFailure(d.mail, err)
@@ -67,19 +69,36 @@ func (a *account) dialer(rules guard.Rules) *guard.Dialer {
 	return guard.NewDialer(guard.Options{Rules: rules, Timeout: sendTime})
 }
 
+// connections holds what the client of one mail has dialled.
+type connections []net.Conn
+
+func (c connections) close() {
+	for _, conn := range c {
+		_ = conn.Close() // the mail is sent, or has failed for another reason
+	}
+}
+
 // client makes a client for one mail.
-func (a *account) client(dialer *guard.Dialer) (*mail.Client, error) {
+func (a *account) client(dialer *guard.Dialer, line *connections) (*mail.Client, error) {
 	options := []mail.Option{
 		mail.WithPort(a.port), mail.WithTimeout(sendTime), mail.WithHELO("purser"), mail.WithTLSPolicy(mail.TLSMandatory), mail.WithoutNoop(),
 	}
-	dial := dialer.DialContext
+	secure := &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12, RootCAs: a.roots}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			*line = append(*line, conn)
+		}
+		return conn, err
+	}
 	if a.implicit {
+		open := dial
 		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
+			conn, err := open(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			over := tls.Client(conn, &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12})
+			over := tls.Client(conn, secure)
 			if err := over.HandshakeContext(ctx); err != nil {
 				return nil, errors.Join(err, conn.Close())
 			}
@@ -89,7 +108,7 @@ func (a *account) client(dialer *guard.Dialer) (*mail.Client, error) {
 	if a.implicit || a.plain {
 		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
 	}
-	options = append(options, mail.WithDialContextFunc(dial))
+	options = append(options, mail.WithDialContextFunc(dial), mail.WithTLSConfig(secure))
 	if a.user != "" {
 		options = append(options, mail.WithUsername(a.user), mail.WithPassword(a.password),
 			mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthCramMD5, mail.SMTPAuthPlain, mail.SMTPAuthLogin))
