@@ -1,10 +1,12 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,4 +223,39 @@ func TestWithdrawNeeds(t *testing.T) {
 	ada.post(path+"/withdraw", "to", home, "all", "1").is(http.StatusUnprocessableEntity, "does not tell what the wallet holds")
 	review, _ := ada.reviewed(path, "to", home, "amount", "1")
 	review.is(200, "not known: the chain did not tell")
+}
+
+// brokenSigner makes wallets, and signs nothing while it is broken.
+type brokenSigner struct {
+	pay.Wallets
+	broken *atomic.Bool
+}
+
+func (b brokenSigner) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
+	if b.broken.Load() {
+		return x402.Signature{}, &pay.SignerError{Provider: "local", Detail: "locked", Unsigned: true}
+	}
+	return b.Wallets.Sign(ctx, w, m)
+}
+
+// A withdrawal that cannot be signed moves nothing, and can be ordered again.
+func TestWithdrawSignsNothing(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	w, ada := withdrawing(t, func(s *setup) {
+		s.wallets = func(all pay.Wallets) pay.Wallets { return brokenSigner{all, &broken} }
+	})
+	wallet := w.wallet(ada.key, 2_000_000)
+	path := "/dashboard/wallets/" + wallet.ID
+	_, order := ada.reviewed(path, "to", home, "amount", "1")
+	result := ada.post(path+"/withdraw/send", "order", order).is(http.StatusSeeOther).header.Get("Location")
+	ada.get(result).is(200, "No money has moved", "You can order it again").without("Look again")
+	broken.Store(false)
+	ada.post(path+"/withdraw/send", "order", order).to(result) // the order is over
+	_, order = ada.reviewed(path, "to", home, "amount", "1")
+	ada.get(ada.post(path+"/withdraw/send", "order", order).header.Get("Location")).is(200, "The money has moved")
+	if w.chain.settled != 1 {
+		t.Errorf("%d transfers", w.chain.settled)
+	}
 }
