@@ -196,6 +196,7 @@ func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
 			return nil, nil, &ApprovalError{Approval: *a}
 		case ApprovalPending:
 			return nil, a, nil
+		case ApprovalUsed, ApprovalExpired: // it is over: see above
 		}
 	}
 	n, err := v.CountPendingApprovals(b.KeyID, b.Now, MaxPendingApprovals)

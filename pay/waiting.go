@@ -183,6 +183,7 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 		switch now := p.now(); a.State(now) {
 		case ApprovalApproved, ApprovalUsed: // an identical call may have used it: the store will ask anew
 			return &a, nil
+		case ApprovalPending:
 		case ApprovalDenied:
 			return nil, &ApprovalError{Approval: a}
 		case ApprovalExpired:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
@@ -227,6 +229,54 @@ func TestOtherDoors(t *testing.T) {
 	a.must(a.answers(a.pending(1)[0].ID, pay.Approved))
 	a.paid(a.ended(answered))
 	a.spent(2 * cheapPrice)
+	w.End(t)
+	w.Check(t)
+}
+
+// A purser that is killed at any place after the answer pays once, with the one approval. The repeat gets what
+// was paid for.
+func TestKilledAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	money, err := sandbox.Start(context.Background(), sandbox.Options{})
+	process.CloseAtEnd(t, money, err)
+	w := &world{T: t, money: money}
+	w.Purser = process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"), "PURSER_RPC_URL="+money.RPCURL())
+	w.Start(t)
+	w.admin = process.AdminClient(w.Socket())
+	a := w.newAgent("0.001")
+	places := []string{failpoint.Journaled, failpoint.Signed, failpoint.ProxySending, failpoint.ProxyAnswered, failpoint.ProxyFinishing}
+	for i, place := range places {
+		w.Kill()
+		w.Start(t, failpoint.KillAt+"="+place)
+		url := fmt.Sprintf("%s%s?at=%d", money.SellerDirectURL(), cheap, i)
+		call := a.start(t.Context(), url)
+		asked := a.pending(1)[0]
+		_ = a.answers(asked.ID, pay.Approved) // purser may die before the person is answered
+		a.ended(call)
+		if !w.EndsWithin(20*time.Second) || !w.Killed() {
+			t.Fatalf("%s was not reached", place)
+		}
+		clock := process.NewClock(t)
+		w.Start(t, "PURSER_APPROVAL_WAIT=off", clock.Setting())
+		clock.Forward(t, pay.LeaseTime+time.Second) // of the send that was killed
+		process.Eventually(t, 20*time.Second, func() string {
+			got := a.get(url)
+			if reason := got.Header.Get("Purser-Declined"); got.Status != http.StatusOK && reason != "paid-not-delivered" && reason != "paid-before" {
+				return fmt.Sprintf("%s: %d %s %s", place, got.Status, reason, got.Body)
+			}
+			return ""
+		})
+		if id := a.declined(a.get(url), "approval-needed"); id == asked.ID {
+			t.Errorf("%s: the approval counts twice", place)
+		}
+		for _, more := range a.pending(1) {
+			a.must(a.answers(more.ID, pay.Denied))
+		}
+		if used := ofState(a, "used"); len(used) != i+1 {
+			t.Errorf("%s: %d approvals were used", place, len(used))
+		}
+		a.spent(uint64(i+1) * cheapPrice)
+	}
 	w.End(t)
 	w.Check(t)
 }
