@@ -90,6 +90,32 @@ await main(async () => {
   check(third.status === 402 && third.body.includes("the operator was faster"), () => `the agent got ${JSON.stringify(third)}`);
   check(before - BigInt(await errand("balance")) === 10_000n, "more than one payment was made");
 
+  say("the link of the notice needs no sign-in, and answers this payment");
+  await errand("ask", { path: "/weather?link" });
+  await page.goto(list);
+  await page.locator("#waiting th a").waitFor();
+  const link = await errand("link", { id: (await page.locator("#waiting th a").getAttribute("href")).split("/").at(-1) });
+  const token = link.split("#")[1];
+  const stranger = await newVisitor({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  const asked = [];
+  stranger.context.on("request", (r) => asked.push(`${r.url()} ${JSON.stringify(r.headers())}`));
+  const other = await stranger.context.newPage();
+  await other.goto(link);
+  await other.locator("#approve").waitFor();
+  check(!other.url().includes(token), "the token stays in the address bar");
+  check((await text(other, "main")).includes("/weather?link"), "the link does not show what is paid for");
+  await sound(other, "approval-link");
+  await tabTo(other, "#approve");
+  await other.keyboard.press("Enter");
+  await other.getByText("with the link of a notice").waitFor();
+  const linked = await errand("answer", { path: "/weather?link" });
+  check(linked.status === 200 && linked.payment !== "", () => `the agent got ${JSON.stringify(linked)}`);
+  check(!asked.some((r) => r.includes(token)), "the token is in an address or a header");
+  await until(async () => before - BigInt(await errand("balance")) === 20_000n, "it is not one more payment");
+  await other.goto(link);
+  await other.getByText("nothing more to answer").waitFor();
+  clean(stranger, "with the link");
+
   say("and on a phone");
   const phone = await newVisitor({ colorScheme: "dark", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
   const small = await phone.context.newPage();

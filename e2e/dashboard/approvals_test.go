@@ -2,11 +2,16 @@ package dashboard
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/needed"
@@ -42,12 +47,36 @@ func (h *house) asks(key, task, address string) <-chan agentAnswer {
 	return done
 }
 
+// notice is the part of a webhook's payload that the test reads.
+type notice struct{ Approval, Approve string }
+
+// tells restarts purser with a public address and a webhook, and returns what the webhook gets.
+func (h *house) tells() <-chan notice {
+	h.t.Helper()
+	told := make(chan notice, 100)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var got struct{ Data notice }
+		if json.NewDecoder(r.Body).Decode(&got) == nil {
+			told <- got.Data
+		}
+	}))
+	h.t.Cleanup(hook.Close)
+	if err := h.purser.Stop(syscall.SIGTERM); err != nil {
+		h.t.Fatal(err)
+	}
+	h.purser.Settings = append(h.purser.Settings, "PURSER_PUBLIC_URL="+h.url(""), "PURSER_WEBHOOKS="+hook.URL, "PURSER_WEBHOOK_KINDS=approval-needed",
+		"PURSER_ALLOW_ADDRESSES=127.0.0.0/8")
+	h.startPurser()
+	return told
+}
+
 // TestApprovals: a request of curl waits above the threshold of its key. A person opens Approvals and answers, with the
 // keyboard alone. Approved, curl gets its bytes and one transfer is made; denied, it reads why. See approvals.mjs.
 func TestApprovals(t *testing.T) {
 	needBrowser(t)
 	needed.Program(t, "Debian: apt-get install curl", "curl")
 	h := newHouse(t)
+	told := h.tells()
 	ada := h.signIn("ada")
 	agent, err := h.newKey("research agent")
 	if err != nil {
@@ -59,6 +88,8 @@ func TestApprovals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const patience = time.Minute
+	token := ""
 	waiting := map[string]<-chan agentAnswer{}
 	drive(t, "approvals.mjs", map[string]errand{
 		"ask": do(func(a struct{ Path string }) (any, error) {
@@ -70,11 +101,26 @@ func TestApprovals(t *testing.T) {
 			left, err := h.world.Balance(t.Context(), wallet)
 			return left.String(), err
 		}),
+		// link returns the link in the notice of an approval.
+		"link": do(func(a struct{ ID string }) (any, error) {
+			late := time.After(patience)
+			for {
+				select {
+				case n := <-told:
+					if n.Approval == a.ID {
+						_, token, _ = strings.Cut(n.Approve, "#")
+						return n.Approve, nil
+					}
+				case <-late:
+					return nil, errors.New("no notice of the approval came")
+				}
+			}
+		}),
 		"deny": do(func(a struct{ ID string }) (any, error) {
 			return h.command("approvals", "deny", a.ID, "--reason", "the operator was faster"), nil
 		}),
 	}, "BASE", h.url(""))
-	if said := h.purser.Output.String(); strings.Contains(said, "pk_") {
-		t.Error("a key is in the log")
+	if said := h.purser.Output.String(); strings.Contains(said, "pk_") || token != "" && strings.Contains(said, token) {
+		t.Error("a key, or the token of a link, is in the log")
 	}
 }
