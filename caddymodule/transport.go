@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
-	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
@@ -267,9 +265,12 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 		req.Header.Get(x402.HeaderSignature) != "" || req.Header.Get(x402.HeaderV1Payment) != "" {
 		return resp, err
 	}
-	metrics.Process.DeclinedAt(x.declined, time.Now())
+	why := proxy.Explain(x.declined)
+	doorObserver{pay.DoorTransport, x.tenant.declined}.Declined(pay.Decline{
+		Reason: why.Reason, Detail: why.Detail, KeyID: h.keyID, Task: h.door.task, Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host),
+	})
 	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)
-	proxy.Explain(x.declined).Into(req, resp)
+	why.Into(req, resp)
 	caddyhttp.SetVar(req.Context(), reasonVar, x.declined)
 	return resp, nil
 }

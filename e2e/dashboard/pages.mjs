@@ -98,6 +98,19 @@ async function keyboard() {
   }
   clean(visitor, "by keyboard");
 
+  say("the chart is read day by day, by keyboard");
+  await page.goto(`${base}/dashboard/?by=host`);
+  await page.locator("[data-chart]").focus();
+  const readOut = () => page.locator("#read-out").innerText();
+  const last = await readOut();
+  await page.keyboard.press("ArrowLeft");
+  const before = await readOut();
+  await page.keyboard.press("Home");
+  const first = await readOut();
+  check(/: .* USDC, \d+ payments?; /.test(before) && new Set([last, before, first]).size === 3, `the chart tells of ${last} | ${before} | ${first}`);
+  check((await page.locator("[data-chart] g.on").count()) === 1, "nothing marks the day that is told of");
+  clean(visitor, "at the chart");
+
   say("a key is made, and somebody signs out, by keyboard alone");
   const kay = await newVisitor();
   page = await kay.context.newPage();

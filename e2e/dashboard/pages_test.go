@@ -30,7 +30,7 @@ func (h *house) fill(payments int, keys []string) {
 // policy and fits its window, the keyboard; and takes pictures. See pages.mjs.
 func TestPages(t *testing.T) {
 	needBrowser(t)
-	h := newHouse(t)
+	h := newHouse(t, "PURSER_APPROVAL_WAIT=0s")
 	ada := h.signIn("ada")
 	agent, err := h.newKey("research <i>agent</i> with a name that is rather long for a table")
 	if err != nil {
@@ -55,6 +55,16 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	h.command("limits", "research <i>agent</i> with a name that is rather long for a table", "--require-approval-above", "0.001")
+	for _, n := range []string{"1", "2", "3"} {
+		if err := h.unpaid(agent.Key, "research", h.world.SellerURL()+"/weather?held="+n, "approval-needed"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := ada.ids("/dashboard/approvals", "approvals")
+	if len(held) != 3 {
+		t.Fatalf("approvals %v", held)
+	}
 	wallets, payments := ada.ids("/dashboard/wallets", "wallets"), ada.ids("/dashboard/payments", "payments")
 	if len(wallets) != 2 || len(payments) < 50 {
 		t.Fatalf("%d wallets and %d payments", len(wallets), len(payments))
@@ -68,6 +78,8 @@ func TestPages(t *testing.T) {
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
 		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
+		"approvals": "/dashboard/approvals", "approvals-denied": "/dashboard/approvals?state=denied", "approval": "/dashboard/approvals/" + held[0],
+		"wallet-withdraw": "/dashboard/wallets/" + wallets[0] + "/withdraw",
 		"declined": "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
 		"limits": "/dashboard/keys/" + keys[1] + "/limits", "key-reissue": "/dashboard/keys/" + keys[1] + "/reissue", "key-revoke": "/dashboard/keys/" + keys[1] + "/revoke",
 	}
@@ -81,7 +93,7 @@ func TestPages(t *testing.T) {
 	unset := newHouse(t, "PURSER_OIDC_ISSUER=", "PURSER_OIDC_CLIENT_ID=", "PURSER_OIDC_CLIENT_SECRET=")
 	drive(t, "pages.mjs", nil, "BASE", h.url(""), "VISIT", text(t, visit),
 		"EMPTY", text(t, map[string]string{
-			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings", "declined": "/dashboard/declined",
+			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings", "declined": "/dashboard/declined", "approvals": "/dashboard/approvals",
 		}),
 		"NOTICES", text(t, map[string][]any{
 			"signed-out": {"/dashboard/sign-in?out=everywhere", 200}, "over": {"/dashboard/callback?state=x&code=y", 400}, "setup": {unset.url("/dashboard/"), 200}, "link": {unset.url("/dashboard/link"), 200},

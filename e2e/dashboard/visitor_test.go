@@ -116,9 +116,9 @@ func (v *visitor) fact(path, name string) string {
 	return html.UnescapeString(found[1])
 }
 
-var listed = regexp.MustCompile(`<a [^>]*href="/dashboard/(keys|wallets|payments)/([0-9a-f-]{36})"`)
+var listed = regexp.MustCompile(`<a [^>]*href="/dashboard/(keys|wallets|payments|approvals)/([0-9a-f-]{36})"`)
 
-// ids returns the ids of the keys, wallets or payments that a page links to, each once.
+// ids returns the ids of the keys, wallets, payments or approvals that a page links to, each once.
 func (v *visitor) ids(path, kind string) (list []string) {
 	v.t.Helper()
 	seen := map[string]bool{}
