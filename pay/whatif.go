@@ -15,8 +15,8 @@ import (
 // Bounds of a what-if, so that a key with a million payments costs no more than others.
 const (
 	MaxWhatIf     = 20_000                 // payments that are read
-	whatIfReading = 150 * time.Millisecond // for reading them
-	whatIfTime    = 300 * time.Millisecond // for all of it
+	whatIfReading = 80 * time.Millisecond  // for reading them
+	whatIfTime    = 130 * time.Millisecond // for all of it
 	whatIfPage    = 500
 	// maxWhatIfExamples bounds the payments that are named for a rule.
 	maxWhatIfExamples = 3
