@@ -301,8 +301,10 @@ func readOwn(body []byte, m *message) error {
 	}
 	err := errors.Join(m.say("title", in.Data.Title, 150), m.say("text", in.Data.Text, 2800))
 	m.text = in.Type + "\n" + m.text
-	if in.Data.Page != "" {
-		err = errors.Join(err, m.open("page", in.Data.Page))
+	for name, address := range map[string]string{"page": in.Data.Page, "approve": in.Data.Approve} {
+		if address != "" {
+			err = errors.Join(err, m.open(name, address))
+		}
 	}
 	return err
 }

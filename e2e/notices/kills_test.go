@@ -42,12 +42,12 @@ func TestKilledBeforeDelivery(t *testing.T) {
 				t.Parallel()
 				to := destinationOf(t, name)
 				w := newWorld(t, to.settings...)
-				w.purser.Start(t, failpoint.KillAt+"="+place)
+				w.start(failpoint.KillAt + "=" + place)
 				_, _ = w.purser.Command(t, "pause", "--reason", "a test")
 				if !w.purser.EndsWithin(patience) || !w.purser.Killed() {
 					t.Fatal("purser was not killed")
 				}
-				w.purser.Start(t)
+				w.start()
 				process.Eventually(t, patience, func() string {
 					list, err := to.got()
 					if err != nil {

@@ -33,7 +33,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	requireMailServer(t)
 	chat, post := startChat(t), startMail(t)
 	w := newWorld(t, append(post.settings(boss), chat.webhooks(), "PURSER_LOW_BALANCE=0.5")...)
-	w.purser.Start(t)
+	w.start()
 
 	shop := w.customer("shop", rich, pay.Policy{DailyBudget: most(100)})
 	w.bought(shop, 5, "")
@@ -92,7 +92,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	w.RPC.Show(hostile.View{NoLogs: true, NoSafe: true})
 	w.purser.End(t)
 	w.purser.Settings = append(w.purser.Settings, "PURSER_RPC_URL=") // without a chain nothing more is known
-	w.purser.Start(t)
+	w.start()
 	w.awaitWith(w.clock, pay.NoticeUnresolved)
 
 	w.audit(chat, post)
@@ -180,6 +180,12 @@ func (w *world) complete(name string, all []adminapi.Notice, got func() ([]messa
 		m := list[at]
 		if !strings.Contains(m.text, n.Title) || !strings.Contains(m.text, n.Text) {
 			w.Errorf("%s has\n%s\ninstead of\n%s\n%s", name, m.text, n.Title, n.Text)
+		}
+		// That of an approval has a signed link, too, by which it is answered.
+		if n.Kind == pay.NoticeApproval && !slices.ContainsFunc(m.link, func(l string) bool {
+			return strings.HasPrefix(l, publicURL+"/dashboard/approve/"+n.ApprovalID+"#")
+		}) {
+			w.Errorf("%s has no link to answer by: %v", name, m.link)
 		}
 		if !slices.ContainsFunc(m.link, func(l string) bool { return strings.HasPrefix(l, publicURL+"/dashboard/") }) {
 			w.Errorf("%s has no page of %s: %v", name, n.Title, m.link)

@@ -192,8 +192,10 @@ func readMail(name string) (m message, err error) {
 	subject, err := new(mime.WordDecoder).DecodeHeader(letter.Header.Get("Subject"))
 	m.id, m.text = letter.Header.Get("Purser-Notice"), subject+"\n"+string(text)
 	for line := range strings.Lines(m.text) {
-		if _, address, found := strings.Cut(line, "Open purser: "); found {
-			err = errors.Join(err, m.open("Open purser", strings.TrimSpace(address)))
+		for _, name := range []string{"Open purser", "Approve or deny"} {
+			if address, found := strings.CutPrefix(line, name+": "); found {
+				err = errors.Join(err, m.open(name, strings.TrimSpace(address)))
+			}
 		}
 	}
 	for _, name := range []string{"From", "To", "Date", "Message-Id"} {

@@ -41,7 +41,7 @@ func TestBadReceivers(t *testing.T) {
 		slow.URL + "/slow-secret", "http://" + down.Addr().String() + "/down-secret", redirecting.URL + "/redirect-secret",
 		"http://10.11.12.13/private-secret", "slack+" + chat.URL + slackPath, chat.URL + ownPath,
 	}, ","))...)
-	w.purser.Start(t)
+	w.start()
 	w.command("pause", "--reason", "a test")
 
 	// The good one has it at once, and each of the others a fault that is shown.

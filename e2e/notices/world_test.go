@@ -49,6 +49,19 @@ func newWorld(t *testing.T, settings ...string) *world {
 	return w
 }
 
+// start starts purser and returns when its commands are served. more are further variables.
+func (w *world) start(more ...string) {
+	w.Helper()
+	w.purser.Start(w.T, more...)
+	process.Eventually(w.T, patience, func() string {
+		got, err := process.Ask(w.Context(), process.AdminClient(w.purser.Socket()), "GET", "http://127.0.0.1/purser/webhooks", "")
+		if err == nil && got.Status == 200 {
+			return ""
+		}
+		return fmt.Sprint(got, err)
+	})
+}
+
 // admin asks purser's admin endpoint.
 func (w *world) admin(method, path string, body, into any) {
 	w.Helper()
