@@ -74,6 +74,8 @@ func TestPages(t *testing.T) {
 		"overview-days": "/dashboard/?from=2026-01-30&to=2026-02-02", "overview-hosts": "/dashboard/?range=this-month&by=host", "overview-keys": "/dashboard/?by=key",
 		"overview-wrong": "/dashboard/?from=x", "keys": "/dashboard/keys", "key": "/dashboard/keys/" + keys[1], "wallets": "/dashboard/wallets",
 		"wallet": "/dashboard/wallets/" + wallets[0], "wallet-delete": "/dashboard/wallets/" + wallets[0] + "/delete", "spend": "/dashboard/spend",
+		"wallet-fund": "/dashboard/wallets/" + wallets[0] + "?fund=12.5", "wallet-fund-wrong": "/dashboard/wallets/" + wallets[0] + "?fund=x",
+		"wallet-withdraw": "/dashboard/wallets/" + wallets[0] + "/withdraw",
 		"spend-filtered": "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
