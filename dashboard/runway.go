@@ -25,6 +25,9 @@ func runwayDays(have x402.Amount, spent pay.Sum, days int) (n int, known bool) {
 	return int(left.Int64()), true
 }
 
+// tooNew is the runway of a wallet that was made today.
+const tooNew = "no complete day yet"
+
 // runwayText tells the runway in words.
 func runwayText(have x402.Amount, spent pay.Sum, days int) string {
 	n, known := runwayDays(have, spent, days)
@@ -32,7 +35,7 @@ func runwayText(have x402.Amount, spent pay.Sum, days int) string {
 	case have.IsZero():
 		return "nothing left"
 	case days < 1:
-		return "no complete day yet"
+		return tooNew
 	case !known:
 		return "no spending in the last week"
 	case n < 1:

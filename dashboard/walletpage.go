@@ -236,9 +236,11 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 			b.Low = new(amountOf(*d.LowBalance, false, currency))
 		}
 		b.Lasts = runwayText(have, all[w.ID].Week, books.CompleteDays(w, now))
-		b.Lasting = sentence(b.Lasts)
-		if strings.HasPrefix(b.Lasts, "lasts") {
+		switch b.Lasting = sentence(b.Lasts); {
+		case strings.HasPrefix(b.Lasts, "lasts"):
 			b.Lasting = sentence(b.Lasts + " at the pace of the last 7 complete days")
+		case b.Lasts == tooNew:
+			b.Lasting = "After the first complete day, it says here how long the balance lasts."
 		}
 		return b, nil
 	case errors.Is(err, pay.ErrNoAddress):

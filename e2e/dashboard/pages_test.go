@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 		"wallet": "/dashboard/wallets/" + wallets[0], "wallet-delete": "/dashboard/wallets/" + wallets[0] + "/delete", "spend": "/dashboard/spend",
 		"wallet-fund": "/dashboard/wallets/" + wallets[0] + "?fund=12.5", "wallet-fund-wrong": "/dashboard/wallets/" + wallets[0] + "?fund=x",
 		"wallet-withdraw": "/dashboard/wallets/" + wallets[0] + "/withdraw",
-		"spend-filtered": "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
+		"spend-filtered":  "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
 		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
