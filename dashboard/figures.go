@@ -61,6 +61,7 @@ type pending struct {
 type held struct {
 	Count string
 	Any   bool
+	Menu  waitingCount // the same, beside the entry of the menu
 }
 
 // declinedFigure counts the requests that purser did not pay. They are counted by UTC day.
@@ -243,7 +244,7 @@ func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget
 
 func (d *dashboard) held(ctx context.Context, v visit) (held, error) {
 	list, err := d.Books.ApprovalsIn(ctx, v.scope(), pay.ApprovalQuery{State: pay.ApprovalPending, Limit: heldCounted + 1, Now: v.now})
-	h := held{Count: count(len(list)), Any: len(list) > 0}
+	h := held{Count: count(len(list)), Any: len(list) > 0, Menu: waitingCount{Text: waitingText(len(list))}}
 	if len(list) > heldCounted {
 		h.Count = "more than " + count(heldCounted)
 	}

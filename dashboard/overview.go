@@ -127,7 +127,7 @@ func (n *news) since(seen, newest string) answer {
 	if newest == "" && len(n.Feed.Payments) > 0 {
 		return answer{refresh: true}
 	}
-	n.Swap, n.Hosts.Swap, n.Tasks.Swap = true, true, true
+	n.Swap, n.Hosts.Swap, n.Tasks.Swap, n.Held.Menu.Swap = true, true, true, true
 	n.Feed.Poll = n.poll()
 	fresh := 0
 	for i := range n.Feed.Payments {
