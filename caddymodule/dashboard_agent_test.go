@@ -12,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // An agent changes nothing on the dashboard, whatever it reaches over the network or through the
@@ -54,11 +58,13 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	}
 	cookies := operator.Jar.Cookies(resp.Request.URL)
 
+	held := heldPayment(t, id)
 	posts := []string{
 		"/dashboard/keys/" + id + "/pause", "/dashboard/keys/" + id + "/limits", "/dashboard/keys/" + id + "/revoke", "/dashboard/keys",
 		"/dashboard/wallets/" + wallet + "/withdraw", "/dashboard/wallets/" + wallet + "/withdraw/send", "/dashboard/wallets/" + wallet + "/delete",
+		"/dashboard/approvals/" + held, "/dashboard/approve/" + held,
 	}
-	form := url.Values{"to": {"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}, "amount": {"1"}, "order": {"x"}, "label": {"mine"}, "save": {"1"}, "daily_budget": {"1000000"}, "link": {"x"}, "_method": {"POST"}}
+	form := url.Values{"answer": {"approve"}, "to": {"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}, "amount": {"1"}, "order": {"x"}, "label": {"mine"}, "save": {"1"}, "daily_budget": {"1000000"}, "link": {"x"}, "_method": {"POST"}}
 	send := func(c *http.Client, method, to string, change func(*http.Request)) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, to, strings.NewReader(form.Encode()))
@@ -99,7 +105,7 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "[::]", "127.0.0.2", "[::ffff:127.0.0.1]", machine, "purser.invalid"} {
 		at := fmt.Sprintf("http://%s:%d", host, s.port)
 		for _, c := range []*http.Client{s.through(t, url.User(key)), s.through(t, nil), newBrowser(t)} {
-			for _, path := range []string{posts[0], posts[1], posts[4]} {
+			for _, path := range []string{posts[0], posts[1], posts[4], posts[7], posts[8]} {
 				send(c, http.MethodPost, at+path, withKey)
 			}
 		}
@@ -153,7 +159,23 @@ func TestAnAgentChangesNothing(t *testing.T) {
 	if code != http.StatusOK || strings.Contains(was, "dashboard") || strings.Contains(was, "paused") {
 		t.Errorf("something was changed: %d %s", code, was)
 	}
-	// The same request from the page itself does change something: the test can fail.
+	if a, err := serving().home.store.Approval(t.Context(), held); err != nil || a.Answer != "" {
+		t.Errorf("a payment was answered: %+v, %v", a, err)
+	}
+	// The same requests from the page itself do change something: the test can fail.
+	approve, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url()+posts[7], strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	approve.Header.Set("Origin", s.url())
+	approve.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if resp, err = operator.Do(approve); err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if a, err := serving().home.store.Approval(t.Context(), held); err != nil || a.Answer != pay.Approved {
+		t.Errorf("the operator's own answer: %s, %+v, %v", resp.Status, a, err)
+	}
 	ok, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url()+posts[0], nil)
 	if err != nil {
 		t.Fatal(err)
@@ -214,4 +236,29 @@ func connectTo(t *testing.T, s *site, key, authority string) int {
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 1)
 	return resp.StatusCode
+}
+
+// heldPayment makes a payment of a key wait for an approval, and returns the approval's id.
+func heldPayment(t *testing.T, keyID string) string {
+	t.Helper()
+	now := time.Now().UTC()
+	terms := pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address, PayTo: x402.Address{7}, Amount: x402.NewAmount(10_000)}
+	id := uuid.Must(uuid.NewV7()).String()
+	row := &pay.Payment{
+		ID: id, KeyID: keyID, Door: pay.DoorProxy, Host: "api.example.com", Terms: terms, Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,
+		Authorization: x402.Authorization{Value: terms.Amount, Nonce: x402.Nonce(pay.HashOf(id)), ValidBefore: uint64(now.Add(time.Minute).Unix())},
+	}
+	a := &pay.Approval{
+		ID: uuid.Must(uuid.NewV7()).String(), KeyID: keyID, Door: pay.DoorProxy, Host: "api.example.com", URL: "https://api.example.com/x", Terms: terms, Currency: "USDC",
+		Purchase: pay.HashOf("purchase", id), Created: now, Expires: now.Add(time.Hour),
+	}
+	place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}}
+	begun, err := serving().home.store.Begin(t.Context(), &pay.Begin{
+		Now: now, Owner: "test", CallIdentity: pay.CallIdentity{KeyID: keyID, Identity: row.Identity},
+		Judgement: pay.Judgement{Place: place, Policy: &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.Amount{})}}, Proposal: pay.Proposal{New: row, Approval: a},
+	})
+	if err != nil || begun.How != pay.Held {
+		t.Fatalf("%+v, %v", begun, err)
+	}
+	return a.ID
 }
