@@ -181,7 +181,7 @@ func readMail(name string) (m message, err error) {
 	if err != nil {
 		return m, err
 	}
-	var body io.Reader = letter.Body
+	body := letter.Body
 	if strings.EqualFold(letter.Header.Get("Content-Transfer-Encoding"), "quoted-printable") {
 		body = quotedprintable.NewReader(body)
 	}

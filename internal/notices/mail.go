@@ -25,8 +25,10 @@ func (s *Sender) send(ctx context.Context, d Destination, m message) answer {
 	if err != nil {
 		return answer{words: clean(err.Error(), maxWords), refused: true}
 	}
-	defer func() { line.close() }() // the client leaves open what it could not greet
-	defer client.Close()
+	defer func() {
+		_ = client.Close() // says goodbye, if there is a connection
+		line.close()       // the client leaves open what it could not greet
+	}()
 	if err := client.DialWithContext(ctx); err != nil {
 		return mailFailure(d.mail, err)
 	}
