@@ -26,7 +26,7 @@ func runwayDays(have x402.Amount, spent pay.Sum, days int) (n int, known bool) {
 }
 
 // tooNew is the runway of a wallet that was made today.
-const tooNew = "no complete day yet"
+const tooNew = "how long it lasts is known tomorrow"
 
 // runwayText tells the runway in words.
 func runwayText(have x402.Amount, spent pay.Sum, days int) string {

@@ -33,7 +33,7 @@ func TestRunway(t *testing.T) {
 		{10_000_000, pay.Sum{}, 7, "no spending in the last week"},
 		{10_000_000, spent(5, 5), 7, "no spending in the last week"},
 		{10_000_000, spent(5, 6), 7, "no spending in the last week"},
-		{10_000_000, spent(5, 0), 0, "no complete day yet"},
+		{10_000_000, spent(5, 0), 0, "how long it lasts is known tomorrow"},
 		{2_000_000_000, spent(7_000_000, 0), 7, "lasts about 5 years"},
 		{1 << 63, spent(1, 0), 7, "lasts more than 100 years"},
 	} {
@@ -51,7 +51,7 @@ func TestWalletsTellSpendAndRunway(t *testing.T) {
 	ada := w.person("ada")
 	wallet := w.wallet(ada.key, 6_000_000)
 	path := "/dashboard/wallets/" + wallet.ID
-	ada.get(path+"/balance", "HX-Request", "true").is(200, "no complete day yet").without("low balance")
+	ada.get(path+"/balance", "HX-Request", "true").is(200, "how long it lasts is known tomorrow").without("low balance")
 	w.buy(ada.key, "https://api.example.com/a", "", "300000")
 	w.clock.advance(25 * 24 * time.Hour)
 	for i := range 7 { // from 26 November to 2 December
