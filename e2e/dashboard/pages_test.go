@@ -81,8 +81,7 @@ func TestPages(t *testing.T) {
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
 		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
 		"approvals": "/dashboard/approvals", "approvals-denied": "/dashboard/approvals?state=denied", "approval": "/dashboard/approvals/" + held[0],
-		"wallet-withdraw": "/dashboard/wallets/" + wallets[0] + "/withdraw",
-		"declined":        "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
+		"declined": "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
 		"limits": "/dashboard/keys/" + keys[1] + "/limits", "key-reissue": "/dashboard/keys/" + keys[1] + "/reissue", "key-revoke": "/dashboard/keys/" + keys[1] + "/revoke",
 	}
 	ada.post("/dashboard/keys/"+own+"/pause").is(t, 200, "Key paused")
