@@ -47,7 +47,6 @@ func TestALongHistory(t *testing.T) {
 		"/dashboard/", "/dashboard/?range=90-days", "/dashboard/?range=90-days&by=host", "/dashboard/?by=key", "/dashboard/?by=task&from=" + year + "&to=" + day,
 		"/dashboard/live?seen=x&newest=0", "/dashboard/live?seen=x&newest=0&by=host&range=90-days", "/dashboard/keys", "/dashboard/keys/" + keys[0],
 		"/dashboard/wallets", "/dashboard/wallets/" + wallet, "/dashboard/wallets/" + wallet + "/balance", "/dashboard/wallets/" + wallet + "/delete",
-		"/dashboard/wallets/" + wallet + "/withdraw",
 		"/dashboard/spend", older, "/dashboard/spend?key=" + keys[len(keys)-1], "/dashboard/spend?host=api-11.example.com", "/dashboard/spend?task=task-3",
 		"/dashboard/spend?host=api-11.example.com&task=task-6", "/dashboard/spend?from=" + day + "&to=" + day, "/dashboard/spend?host=nobody.example.com&task=none",
 		"/dashboard/payments", "/dashboard/payments?state=disputed", "/dashboard/payments?state=unresolved", "/dashboard/payments?host=api-11.example.com&task=task-6",
