@@ -120,16 +120,17 @@ func (a *account) client(dialer *guard.Dialer, line *connections) (*mail.Client,
 
 // mailFailure reads what a mail server said. A code from 500 on refuses for good, as 4xx does on HTTP.
 func mailFailure(a *account, err error) answer {
-	out := answer{words: failure(err)}
+	hide := func(said string) string { return said }
+	if a.password != "" {
+		hide = func(said string) string { return strings.ReplaceAll(said, a.password, "…") }
+	}
+	out := answer{words: failure(err, hide)}
 	if failed, is := errors.AsType[*mail.SendError](err); is && failed.ErrorCode() != 0 {
 		out.status = failed.ErrorCode()
 	} else if said, is := errors.AsType[*textproto.Error](err); is {
 		out.status = said.Code
 	}
 	out.refused = out.status >= 500 && out.status < 600
-	if a.password != "" {
-		out.words = strings.ReplaceAll(out.words, a.password, "…")
-	}
 	if out.status != 0 {
 		out.words = fmt.Sprintf("%d: %s", out.status, out.words)
 	}

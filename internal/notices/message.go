@@ -41,7 +41,7 @@ func pageOf(public string, n pay.Notice) string {
 }
 
 const (
-	maxTitle = 150
+	maxTitle = 149 // and an ellipsis: Slack takes 150 characters
 	maxText  = 2800
 	maxFact  = 200
 )

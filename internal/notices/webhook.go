@@ -16,7 +16,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/purserpay/purser/internal/guard"
-	"github.com/purserpay/purser/pay"
 )
 
 const (
@@ -88,13 +87,14 @@ func (s *Sender) post(ctx context.Context, d Destination, m message) answer {
 	if err := s.sign(req, m.ID, body); err != nil {
 		return answer{words: "the message cannot be signed", refused: true}
 	}
+	hide := func(said string) string { return d.redact(said, m.approve) }
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return answer{words: failure(err)}
+		return answer{words: failure(err, hide)}
 	}
 	defer resp.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return judge(resp, d, string(said))
+	return judge(resp, hide, string(said))
 }
 
 func (s *Sender) sign(req *http.Request, id string, body []byte) error {
@@ -117,8 +117,8 @@ func (s *Sender) sign(req *http.Request, id string, body []byte) error {
 }
 
 // judge reads a receiver's answer.
-func judge(resp *http.Response, d Destination, said string) answer {
-	a := answer{status: resp.StatusCode, words: resp.Status}
+func judge(resp *http.Response, hide func(string) string, said string) answer {
+	a := answer{status: resp.StatusCode, words: clean(hide(resp.Status), maxWords)} // its phrase is the receiver's
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		a.ok = true
@@ -135,16 +135,18 @@ func judge(resp *http.Response, d Destination, said string) answer {
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		a.after = min(time.Duration(n)*time.Second, maxWait)
 	}
-	if words := clean(d.redact(said), maxWords); words != "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+	if words := clean(hide(said), maxWords); words != "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		a.words += ": " + words
 	}
 	return a
 }
 
-// redact takes the secret parts of the address out of a receiver's words.
-func (d Destination) redact(text string) string {
-	parts := []string{d.url.String(), d.url.RequestURI(), d.url.RawQuery, d.url.EscapedPath()}
+// redact takes the secret parts of the address, and of a signed link, out of a receiver's words.
+func (d Destination) redact(text, link string) string {
+	_, token, _ := strings.Cut(link, "#")
+	parts := []string{token, d.url.String(), d.url.RequestURI(), d.url.RawQuery, d.url.EscapedPath()}
 	parts = append(parts, strings.Split(d.url.Path, "/")...)
+	parts = append(parts, strings.Split(d.url.EscapedPath(), "/")...)
 	for _, values := range d.url.Query() {
 		parts = append(parts, values...)
 	}
@@ -156,8 +158,9 @@ func (d Destination) redact(text string) string {
 	return text
 }
 
-// failure says why there was no answer, without the address.
-func failure(err error) string {
+// failure says why there was no answer, without the address. The error may repeat words of the receiver,
+// in which hide hides secrets.
+func failure(err error, hide func(string) string) string {
 	if denied, is := errors.AsType[*guard.DeniedError](err); is {
 		return "purser may not connect to this address (" + string(denied.Verdict) + "); see PURSER_ALLOW_ADDRESSES"
 	}
@@ -167,5 +170,5 @@ func failure(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Sprintf("no answer in %s", sendTime)
 	}
-	return clean(pay.Truncate(err.Error(), maxWords), maxWords)
+	return clean(hide(err.Error()), maxWords)
 }
