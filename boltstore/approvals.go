@@ -274,7 +274,7 @@ func (d *DB) keysOf(ctx context.Context, orgID string) (ids []string, err error)
 
 // closeApprovals ends all approvals of a store that comes from a backup: see pay.Approval.Restored.
 func closeApprovals(tx *bbolt.Tx) error {
-	b := newBatch(tx, nil)
+	b := newBatch(tx)
 	var unused []pay.Approval
 	err := tx.Bucket(approvalsBucket).ForEach(func(id, _ []byte) error {
 		a, err := approvalIn(tx, string(id))

@@ -39,8 +39,8 @@ type change struct {
 	was    []byte // nil: nothing; valid until the transaction is committed
 }
 
-func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
-	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*codec.Day{}}
+func newBatch(tx *bbolt.Tx) *batch {
+	return &batch{tx: tx, rows: map[string]*pay.Payment{}, days: map[string]*codec.Day{}}
 }
 
 // keptRoom bounds the changes whose room a batch keeps for the next one.

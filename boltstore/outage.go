@@ -246,7 +246,7 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	if marks, err := marksIn(meta); err != nil || len(marks) != d.marks {
 		return errors.Join(errReplaced, err)
 	}
-	b := newBatch(tx, nil)
+	b := newBatch(tx)
 	for _, id := range b.leasedIDs(nil, 0, nil) {
 		p, err := b.load(id)
 		if err != nil {

@@ -325,7 +325,7 @@ const lapseRows = 2000
 // lapseAll ends the leases of earlier processes, before the committer starts.
 func (d *DB) lapseAll(ctx context.Context) error {
 	for {
-		b := newBatch(d.tx, nil)
+		b := newBatch(d.tx)
 		ids := b.leasedIDs(nil, lapseRows, nil)
 		for _, id := range ids {
 			if err := b.lapse(id); err != nil {

@@ -31,7 +31,7 @@ func chartViewOf(q url.Values, now time.Time) chartView {
 		c.by = by
 	}
 	today := pay.DayOf(now)
-	if c.Name == "" && len(c.wrong) == 0 && !(c.From.IsZero() && c.To.IsZero()) {
+	if c.Name == "" && len(c.wrong) == 0 && (!c.From.IsZero() || !c.To.IsZero()) {
 		if c.To.IsZero() {
 			c.To = today
 		}

@@ -42,7 +42,7 @@ type declinedRow struct {
 // declinedPeriod is the period of the page without another one.
 func declinedPeriod(f filter, v visit) filter {
 	if f.Name == "" && f.From.IsZero() && f.To.IsZero() && len(f.wrong) == 0 {
-		f.period.Name = presetWeek
+		f.Name = presetWeek
 		f.From, f.To, _ = daysOf(presetWeek, v.now)
 	}
 	return f

@@ -94,7 +94,7 @@ func (d *dashboard) depositsOf(ctx context.Context, v visit, w pay.Wallet) depos
 	for _, one := range kept.list.List {
 		row := depositRow{
 			Block: strconv.FormatUint(one.Block, 10), Amount: amountOf(one.Value, false, kept.list.Asset.Symbol), From: one.From.String(),
-			Transaction: d.transaction(w.Network, one.Transfer.Transaction),
+			Transaction: d.transaction(w.Network, one.Transaction),
 		}
 		if !one.Time.IsZero() {
 			row.When = new(momentOf(one.Time, inTable))

@@ -218,7 +218,7 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 		return answer{}, err
 	}
 	if quota != nil {
-		p.Limits = append(p.Limits, limit{"Your plan", "at most " + quota.Most.String() + " payments a month by all your keys: " + quota.Used.String() + " are made"})
+		p.Limits = append(p.Limits, limit{"Your plan", "at most " + thousandsOf(quota.Most.String()) + " payments a month by all your keys: " + thousandsOf(quota.Used.String()) + " are made"})
 	}
 	if p.Wallets, err = d.walletLinks(r.Context(), v, k, wallets); err != nil {
 		return answer{}, err

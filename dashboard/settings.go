@@ -67,7 +67,7 @@ func roleText(v visit) string {
 			what = "the organization that you share"
 		}
 	}
-	switch v.Role {
+	switch v.Role { //nolint:exhaustive // the last line is the operator's
 	case session.Viewer:
 		return "Viewer: sees " + what + ", and changes nothing"
 	case session.Approver:

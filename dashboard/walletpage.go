@@ -135,8 +135,7 @@ func (p *walletPage) fund(w pay.Wallet, typed string) {
 	}
 	n, known := x402.NetworkByWire(w.Network)
 	amount, err := x402.ParseUnits(typed, decimals)
-	switch {
-	case err != nil || amount.IsZero() || !known:
+	if err != nil || amount.IsZero() || !known {
 		p.FundFail = &wrong{Field: "fund", Text: "Type an amount in USDC, such as 25 or 0.50."}
 		p.QR = qrCode(p.Address)
 		return

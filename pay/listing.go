@@ -62,7 +62,7 @@ func (t *Totals) Add(currency string, s Sum) {
 	if !found {
 		t.Currencies = slices.Insert(t.Currencies, i, CurrencySum{Currency: currency})
 	}
-	t.Currencies[i].Sum.Add(s)
+	t.Currencies[i].Add(s)
 }
 
 // Count returns the number of payments.

@@ -18,6 +18,7 @@ const (
 // Act is a kind of what visitors do.
 type Act string
 
+// The acts, from the least to the most.
 const (
 	See     Act = "see"     // pages and exports
 	Approve Act = "approve" // answer a payment that waits for approval

@@ -61,8 +61,7 @@ func newOnChain(t *testing.T) *onChain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var made *world
-	made = newWorldIn(t, func(o *pay.Options) {
+	made := newWorldIn(t, func(o *pay.Options) {
 		o.Chain, o.Facilitator = rpc, asks
 		o.Clock = func() time.Time { return clock() }
 	})

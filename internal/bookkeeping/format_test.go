@@ -270,7 +270,7 @@ func readColumn(n int, sign int64) func(string) (*big.Int, int, error) {
 		for _, row := range rows[min(1, len(rows)):] {
 			sum.Add(sum, smallest(row[n]))
 			for i, cell := range row {
-				if i != n && cell != "" && strings.Contains("=+-@", cell[:1]) {
+				if i != n && cell != "" && strings.IndexAny(cell, "=+-@") == 0 {
 					return nil, 0, fmt.Errorf("a formula: %q", cell)
 				}
 			}

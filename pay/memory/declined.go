@@ -27,7 +27,7 @@ func (s *Store) AddDeclines(ctx context.Context, list []pay.Declined) error {
 					others = append(others, o)
 				}
 			}
-			r.declined = append(others, pay.AddDeclined(day, d)...)
+			r.declined = slices.Concat(others, pay.AddDeclined(day, d))
 		}
 		return nil
 	})

@@ -114,7 +114,7 @@ var noticeTests = map[string]func(*fixture){
 			b.Policy, b.KeyName = &pay.Policy{DailyBudget: pay.CapOf(limit)}, "shop"
 			b.New.Terms.Amount, b.New.Authorization.Value = x402.NewAmount(4), x402.NewAmount(4)
 			b.New.Terms.PayTo[0] = payee
-			b.New.Identity, b.CallIdentity.Identity = pay.HashOf(b.New.ID), pay.HashOf(b.New.ID)
+			b.New.Identity, b.Identity = pay.HashOf(b.New.ID), pay.HashOf(b.New.ID)
 			if change != nil {
 				change(b)
 			}
