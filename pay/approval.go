@@ -79,7 +79,7 @@ func (a Approval) State(now time.Time) ApprovalState {
 		return ApprovalUsed
 	case a.Answer == Denied:
 		return ApprovalDenied
-	case !now.Before(a.Expires):
+	case a.timeOver(now):
 		return ApprovalExpired
 	case a.Answer == Approved:
 		return ApprovalApproved
@@ -88,7 +88,13 @@ func (a Approval) State(now time.Time) ApprovalState {
 }
 
 // Over reports whether the approval decides about no payment any more.
-func (a Approval) Over(now time.Time) bool { return !a.Used.IsZero() || !now.Before(a.Expires) }
+func (a Approval) Over(now time.Time) bool { return !a.Used.IsZero() || a.timeOver(now) }
+
+// timeOver reports whether the approval has expired. One that never had any time stays expired, also for
+// a clock that was put back.
+func (a Approval) timeOver(now time.Time) bool {
+	return !a.Expires.After(a.Created) || !now.Before(a.Expires)
+}
 
 // Restored returns the approval as a store has it that comes from a backup: it may have been used since,
 // so it allows nothing any more.

@@ -108,7 +108,8 @@ func (p *Payer) approvalFor(r Request, row *Payment) *Approval {
 	return &Approval{
 		ID: uuid.Must(uuid.NewV7()).String(), KeyID: row.KeyID, OrganizationID: row.OrganizationID, Door: row.Door, Task: row.Task,
 		Method: r.method(), Host: row.Host, URL: row.RequestURL, Terms: row.Terms, Currency: row.Currency,
-		Purchase: HashOf("approval", row.KeyID, string(row.Door), hex.EncodeToString(row.Identity[:]), row.IdempotencyKey, row.Terms.String()),
+		// The identity has the client's URL. The one that is booked leads to the seller, and people see it.
+		Purchase: HashOf("approval", row.KeyID, string(row.Door), hex.EncodeToString(row.Identity[:]), row.RequestURL, row.IdempotencyKey, row.Terms.String()),
 		Created:  row.Created, Expires: row.Created.Add(p.opts.ApprovalExpiry),
 	}
 }

@@ -182,7 +182,7 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 		}
 		switch now := p.now(); a.State(now) {
 		case ApprovalApproved, ApprovalUsed: // an identical call may have used it: the store will ask anew
-			return &a, nil
+			return &a, p.sameSecret(by, r.Key)
 		case ApprovalPending:
 		case ApprovalDenied:
 			return nil, &ApprovalError{Approval: a}
@@ -201,6 +201,23 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 			return nil, ErrCallerGone
 		}
 	}
+}
+
+// sameSecret refuses the call of a key that got another secret since the call began: ErrSecretReplaced. A
+// person who answers after a reissue agrees to no payment for the client that has the earlier one.
+func (p *Payer) sameSecret(by caller, k Key) error {
+	now, err := p.store.Key(by, k.ID)
+	switch {
+	case by.left():
+		return ErrCallerGone
+	case err != nil:
+		return fmt.Errorf("%w: reading the key of an approval: %w", ErrUnavailable, err)
+	case now.Revoked():
+		return ErrKeyNotFound
+	case !now.Reissued.Equal(k.Reissued):
+		return ErrSecretReplaced
+	}
+	return nil
 }
 
 // because returns the error with the reason why its call waits no longer.

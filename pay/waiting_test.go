@@ -332,6 +332,72 @@ func TestKeyRevokedDuringTheWait(t *testing.T) {
 	}
 }
 
+// A client with the earlier secret of a key gets nothing by an approval that comes after the reissue.
+func TestKeyReissuedDuringTheWait(t *testing.T) {
+	t.Parallel()
+	w := newApprovals(t, nil)
+	r := w.rest(pay.SettlePayer, "https://api.example.com/a", "2500", "")
+	call := w.call(t.Context(), r, nil)
+	w.waiting(1)
+	asked := w.pending()[0]
+	k := must(w.store.ReissueKey(context.Background(), pay.Reissue{KeyID: w.key.ID, Secret: "another secret of the key", At: w.chain.clock()}))
+	if err := w.answer(asked.ID, pay.Approved); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.ended(call); !errors.Is(got.err, pay.ErrSecretReplaced) || len(w.payments()) != 0 {
+		t.Errorf("got %v, %d payments", got.err, len(w.payments()))
+	}
+	// The client with the new secret is paid for.
+	r.Key = k
+	if got := w.try(t.Context(), r, nil); got.err != nil {
+		t.Error(got.err)
+	} else {
+		got.attempt.Finish(true)
+	}
+}
+
+// A person approves the host that the page shows. Another upstream under the same URL of clients needs an
+// approval of its own, even if it asks for the same payment.
+func TestApprovalIsForOneUpstream(t *testing.T) {
+	t.Parallel()
+	w := newApprovals(t, nil)
+	at := func(upstream string) pay.Request {
+		r := w.rest(pay.SettleSeller, upstream, "2500", "")
+		r.Door, r.HTTP = pay.DoorTransport, &pay.HTTPRequest{Method: "GET", URL: "https://front.example/a"}
+		return r
+	}
+	_, err := w.payer.Open(t.Context(), at("https://one.example/a"))
+	asked := w.isApproval(err, "approval-needed")
+	if err := w.answer(asked.ID, pay.Approved); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.payer.Open(t.Context(), at("https://two.example/a"))
+	if other := w.isApproval(err, "approval-needed"); other.ID == asked.ID || other.Host != "two.example" {
+		t.Errorf("held by %+v", other)
+	}
+	a := must(w.payer.Open(t.Context(), at("https://one.example/a")))
+	a.Finish(true)
+	if p := w.payments(); len(p) != 1 || p[0].Host != "one.example" {
+		t.Errorf("payments %+v", p)
+	}
+}
+
+// An approval from a backup allows nothing, even while the clock is behind the time of the backup.
+func TestRestoredApprovalAllowsNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	a := pay.Approval{ID: "a", Created: now, Expires: now.Add(time.Hour)}
+	for _, answer := range []pay.ApprovalAnswer{"", pay.Approved} {
+		a.Answer = answer
+		for _, late := range []time.Duration{-24 * time.Hour, -time.Second, 0, time.Second} {
+			restored := a.Restored()
+			if s := restored.State(now.Add(late)); s != pay.ApprovalExpired || !restored.Over(now.Add(late)) {
+				t.Errorf("%q, %s: %s", answer, late, s)
+			}
+		}
+	}
+}
+
 // Two calls like each other share an approval. It pays for one of them.
 func TestIdenticalCallsShareAnApprovalOnce(t *testing.T) {
 	t.Parallel()
