@@ -49,6 +49,12 @@ type untold struct {
 	make  func(name string) Notice
 }
 
+// forget forgets what was told. The caller has the lock.
+func (t *telling) forget() {
+	t.low.Purge()
+	t.declined.Purge()
+}
+
 func newTelling() telling {
 	return telling{declined: perclient.NewCache[string, struct{}](maxTold), low: perclient.NewCache[string, bool](maxTold)}
 }
@@ -77,6 +83,7 @@ func (p *Payer) tellSoon(list []untold, forget []string) {
 	defer t.mu.Unlock()
 	if len(t.waiting)+len(t.forgets) >= maxUntold {
 		p.log.Warn("notice dropped, because too many wait for the store")
+		t.forget() // the next event tells again
 		return
 	}
 	t.waiting, t.forgets = append(t.waiting, list...), append(t.forgets, forget...)
@@ -123,8 +130,7 @@ func (p *Payer) writeTold() {
 		if err != nil {
 			p.log.Warn("notices not written", "notices", len(list), "error", err)
 			t.mu.Lock()
-			t.low.Purge() // so that the next reading, and the next decline, tell again
-			t.declined.Purge()
+			t.forget() // so that the next reading, and the next decline, tell again
 			t.mu.Unlock()
 			continue
 		}
@@ -166,7 +172,8 @@ func (p *Payer) tellRefusal(r Request, err error) {
 		}
 		n := budgetNotice(r.Key.Name(), row, *refused.over, NoticeBudget100, 100)
 		n.Payee = ""
-		p.tellSoon([]untold{{make: func(string) Notice { return n }}}, nil)
+		// A client that asks on in vain must not have the store written to for each request.
+		p.tellOnce(n.Once, untold{make: func(string) Notice { return n }})
 	}
 }
 
@@ -180,13 +187,17 @@ func (p *Payer) tellDecline(d Decline, at time.Time) {
 	if !p.opts.Telling.On || d.KeyID == "" || slices.Contains(quietDeclines, d.Reason) {
 		return
 	}
-	once := DeclinedNotice("", d, at).Once
+	p.tellOnce(DeclinedNotice("", d, at).Once, untold{keyID: d.KeyID, make: func(name string) Notice { return DeclinedNotice(name, d, at) }})
+}
+
+// tellOnce tells soon what was not told under this Once.
+func (p *Payer) tellOnce(once string, u untold) {
 	t := &p.telling
 	t.mu.Lock()
 	known, _ := t.declined.ContainsOrAdd(once, struct{}{})
 	t.mu.Unlock()
 	if !known {
-		p.tellSoon([]untold{{keyID: d.KeyID, make: func(name string) Notice { return DeclinedNotice(name, d, at) }}}, nil)
+		p.tellSoon([]untold{u}, nil)
 	}
 }
 

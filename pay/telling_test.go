@@ -89,6 +89,24 @@ func TestTellingOfBudgets(t *testing.T) {
 	}
 }
 
+// A client that asks on after its budget is used does not have the store written to each time.
+func TestTellingOfRefusalsOnce(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t, nil)
+	w.bought("https://a.example/1", "1000", true)
+	before := w.store.told.Load()
+	for range 20 {
+		if _, err := w.payer.Open(t.Context(), w.proxied("https://a.example/2", "300", "")); rule(err) != "daily-budget" {
+			t.Fatal(err)
+		}
+		w.quiet()
+	}
+	w.tells(pay.NoticeBudget100, 1)
+	if n := w.store.told.Load() - before; n > 1 {
+		t.Errorf("%d writes", n)
+	}
+}
+
 // Five payments in a row without an answer are told, also if purser is started anew between them. An
 // answer ends the row.
 func TestTellingOfUnanswered(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -443,7 +444,13 @@ func (w *world) payment(id string) *pay.Payment {
 // memStore is a store in memory with readings for tests.
 type memStore struct {
 	*memory.Store
-	mostFound int // the most payments that one step of reconciling brought
+	mostFound int          // the most payments that one step of reconciling brought
+	told      atomic.Int64 // writes of notices
+}
+
+func (m *memStore) AddNotices(ctx context.Context, list []pay.Notice) error {
+	m.told.Add(1)
+	return m.Store.AddNotices(ctx, list)
 }
 
 func newMemStore(clock pay.Clock) *memStore {
