@@ -1,0 +1,199 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/pay"
+)
+
+func scanApproval(s *state, r pgx.CollectableRow) error {
+	var row []byte
+	if err := r.Scan(&row); err != nil {
+		return err
+	}
+	var a pay.Approval
+	if err := json.Unmarshal(row, &a); err != nil {
+		return fmt.Errorf("approval: %w", err)
+	}
+	if _, own := s.asked[a.ID]; own {
+		return nil
+	}
+	if slices.Contains(s.dropped, a.ID) {
+		return nil
+	}
+	s.approvals[a.ID] = &a
+	s.overlayApproval(a)
+	return nil
+}
+
+// overlayApproval adds an approval to the answers that have it, and takes it out of the others.
+func (s *state) overlayApproval(a pay.Approval) {
+	if set := s.purchases[question{askApproval, a.KeyID, string(a.Purchase[:])}]; set != nil {
+		if delete(set, a.ID); a.Used.IsZero() {
+			set[a.ID] = true
+		}
+	}
+	if set := s.pending[question{askPending, a.KeyID, ""}]; set != nil {
+		if delete(set, a.ID); a.Answer == "" {
+			set[a.ID] = a.Expires
+		}
+	}
+	if list, known := s.kept[a.KeyID]; known && !slices.Contains(list, a.ID) {
+		i, _ := slices.BinarySearch(list, a.ID)
+		s.kept[a.KeyID] = slices.Insert(list, i, a.ID)
+	}
+}
+
+// mayAsk asks for what askFor needs.
+func (s *state) mayAsk(begun pay.Begun) error {
+	a := begun.Ask()
+	if a == nil || begun.How == pay.Created {
+		return nil
+	}
+	if a.ID == "" {
+		return errors.New("an approval without an id")
+	}
+	_, err := s.ask(askKept, a.KeyID, "")
+	return err
+}
+
+// askFor writes the approval of a decision, and drops the oldest ones of its key that are over.
+func (s *state) askFor(begun pay.Begun, now time.Time) {
+	a := begun.Ask()
+	if a == nil {
+		return
+	}
+	if begun.How == pay.Held {
+		n := len(s.kept[a.KeyID])
+		for _, id := range slices.Clone(s.kept[a.KeyID]) {
+			if n < pay.KeptApprovals {
+				break
+			}
+			if s.approvals[id].Over(now) {
+				s.drop(id)
+				n--
+			}
+		}
+		s.asked[a.ID] = true
+	} else if !s.asked[a.ID] {
+		s.asked[a.ID] = false
+	}
+	s.approvals[a.ID] = a
+	s.overlayApproval(*a)
+}
+
+func (s *state) drop(id string) {
+	a := s.approvals[id]
+	delete(s.purchases[question{askApproval, a.KeyID, string(a.Purchase[:])}], id)
+	delete(s.pending[question{askPending, a.KeyID, ""}], id)
+	s.kept[a.KeyID] = slices.DeleteFunc(s.kept[a.KeyID], func(other string) bool { return other == id })
+	delete(s.approvals, id)
+	delete(s.asked, id)
+	s.dropped = append(s.dropped, id)
+}
+
+// approvalRow holds the columns of an approval.
+type approvalRow struct {
+	id, keyID string
+	expires   int64
+	answered  bool
+	purchase  []byte
+	row       []byte
+}
+
+func approvalRowOf(a *pay.Approval) (r approvalRow, err error) {
+	r = approvalRow{id: a.ID, keyID: a.KeyID, expires: nanoseconds(a.Expires), answered: a.Answer != ""}
+	if a.Used.IsZero() {
+		r.purchase = a.Purchase[:]
+	}
+	r.row, err = json.Marshal(a)
+	return r, err
+}
+
+// Approval finds an approval.
+func (d *DB) Approval(ctx context.Context, id string) (pay.Approval, error) {
+	return one[pay.Approval](ctx, d.pool, pay.ErrApprovalNotFound, `SELECT row FROM approvals WHERE id = $1`, id)
+}
+
+// AnswerApproval writes a person's answer.
+func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (a pay.Approval, err error) {
+	was, err := d.Approval(ctx, q.ID)
+	if err != nil {
+		return pay.Approval{}, err
+	}
+	err = d.change(ctx, []string{keyLock(was.KeyID)}, func(t *tx) error {
+		if was, err = one[pay.Approval](t.ctx, t, pay.ErrApprovalNotFound, `SELECT row FROM approvals WHERE id = $1`, q.ID); err != nil {
+			return err
+		}
+		var changed bool
+		if a, changed, err = q.Apply(ctx, was); err != nil || !changed {
+			return err
+		}
+		r, err := approvalRowOf(&a)
+		if err != nil {
+			return err
+		}
+		if err := t.exec(`UPDATE approvals SET answered = $2, row = $3 WHERE id = $1`, r.id, r.answered, r.row); err != nil {
+			return err
+		}
+		return t.audit(pay.ApprovalAnswered(a))
+	})
+	if err != nil {
+		return pay.Approval{}, err
+	}
+	return a, nil
+}
+
+// Approvals lists approvals, newest first.
+func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Approval, error) {
+	if q.Now.IsZero() {
+		q.Now = d.clock()
+	}
+	var last pay.Approval
+	if q.Before != "" {
+		var err error
+		if last, err = d.Approval(ctx, q.Before); err != nil {
+			return nil, err
+		}
+	}
+	where, args := `($1 = '' OR key_id = $1) AND ($2 = '' OR key_id IN (SELECT id FROM keys WHERE organization_id = $2))`, []any{q.KeyID, q.OrganizationID}
+	order := `id DESC`
+	if q.State == pay.ApprovalPending {
+		order = `expires DESC, id DESC`
+	}
+	limit := min(q.Limit, maxPage)
+	var list []pay.Approval
+	end, endID := nanoseconds(last.Expires), last.ID
+	if q.Before == "" {
+		end, endID = 1<<63-1, "\U0010FFFF"
+	}
+	for len(list) < limit {
+		sql := `SELECT row FROM approvals WHERE ` + where + ` AND id < $3 COLLATE "C" ORDER BY ` + order + ` LIMIT 1000`
+		params := append(args[:2:2], endID)
+		if q.State == pay.ApprovalPending {
+			sql = `SELECT row FROM approvals WHERE NOT answered AND ` + where + ` AND (expires, id) < ($4, $3 COLLATE "C") AND expires > $5 ORDER BY ` + order + ` LIMIT 1000`
+			params = append(params, end, nanoseconds(q.Now))
+		}
+		some, err := many[pay.Approval](ctx, d.pool, sql, params...)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range some {
+			end, endID = nanoseconds(a.Expires), a.ID
+			if q.Wants(a) && len(list) < limit {
+				list = append(list, a)
+			}
+		}
+		if len(some) < 1000 {
+			break
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,407 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+)
+
+// habit names the calls whose decisions ask alike.
+func habit(b *pay.Begin) string {
+	if b.New == nil {
+		return b.KeyID
+	}
+	return b.KeyID + "\x00" + b.New.Host + "\x00" + b.New.Task + "\x00" + b.New.Created.UTC().Format(time.DateOnly)
+}
+
+// expect asks what the decision will ask.
+func (d *DB) expect(s *state, b *pay.Begin) {
+	s.want(question{askKey, b.KeyID, ""}, question{askSetting, settingPause, ""}, question{askSetting, settingRestored, ""})
+	if b.IdempotencyKey != "" {
+		hash := hashed(b.IdempotencyKey)
+		s.want(question{askLiving, b.KeyID, hash}, question{askAttempts, b.KeyID, hash},
+			question{askReconciled, string(codec.NoncesOf(d.vault.Derive, b.KeyID, b.IdempotencyKey).Prefix()), ""})
+	} else {
+		s.want(question{askAwaited, b.KeyID, string(b.Identity[:])})
+	}
+	if b.OrganizationID != "" {
+		s.want(question{askPlan, b.OrganizationID, ""})
+	}
+	if b.Place.Counter != "" {
+		s.want(question{askCounter, string(b.Place.Counter), ""})
+	}
+	for _, l := range b.Limits {
+		s.want(question{askCounter, string(l.Counter), ""})
+	}
+	if p := b.New; p != nil {
+		if b.MaxUnanswered > 0 {
+			s.want(question{askHost, b.KeyID, hashed(p.Host)})
+		}
+		if b.WalletOwner != "" {
+			s.want(question{askUse, p.WalletID, b.KeyID})
+		}
+	}
+	if known, ok := d.habits.Get(habit(b)); ok {
+		for _, text := range known {
+			s.want(question{kind(text[0]), text[1:], ""})
+		}
+	}
+}
+
+// learn remembers the questions that expect did not foresee.
+func (d *DB) learn(s *state, b *pay.Begin) {
+	name := habit(b)
+	known, _ := d.habits.Get(name)
+	list := known[:len(known):len(known)]
+	for _, q := range slices.Collect(maps.Keys(s.missing)) {
+		if q.kind == askCounter || q.kind == askCounters || q.kind == askMark {
+			for _, name := range monthOf(q) {
+				s.missing[question{q.kind, name, ""}] = true
+				list = append(list, string(rune(q.kind))+name)
+			}
+		}
+	}
+	if len(list) > len(known) && len(list) < maxHabits {
+		d.habits.Add(name, list)
+	}
+}
+
+// maxHabits bounds the questions that are remembered for similar calls.
+const maxHabits = 200
+
+var dated = regexp.MustCompile(`/\d{4}-\d{2}-\d{2}/`)
+
+// monthOf returns the names that are asked for together: budgets of a month ask for one day after the
+// other.
+func monthOf(q question) []string {
+	at := dated.FindStringIndex(q.a)
+	if q.kind != askCounters || at == nil {
+		return []string{q.a}
+	}
+	day, err := time.Parse("/"+time.DateOnly+"/", q.a[at[0]:at[1]])
+	if err != nil {
+		return []string{q.a}
+	}
+	names := []string{}
+	for d := day.AddDate(0, 0, 1-day.Day()); d.Month() == day.Month(); d = d.AddDate(0, 0, 1) {
+		names = append(names, q.a[:at[0]]+d.Format("/"+time.DateOnly+"/")+q.a[at[1]:])
+	}
+	return names
+}
+
+// Begin decides and writes the payment of one call.
+func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
+	var begun pay.Begun
+	o := &op{
+		locks: func(context.Context) ([]string, error) {
+			list := []pay.Counter{want.Place.Counter}
+			for _, l := range want.Limits {
+				list = append(list, l.Counter)
+			}
+			return append(counterLocks(want.KeyID, list), keyLock(want.KeyID)), nil
+		},
+		wants: func(s *state) { d.expect(s, want) },
+	}
+	o.run = func(s *state) (err error) {
+		begun, err = d.begin(ctx, s, want)
+		if len(s.missing) > 0 {
+			d.learn(s, want)
+		}
+		return err
+	}
+	if err := d.do(ctx, o); err != nil {
+		return pay.Begun{}, err
+	}
+	if begun.Payment != nil {
+		begun.Payment = begun.Payment.Clone() // the batch has its own
+	}
+	return begun, nil
+}
+
+func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Begun, err error) {
+	begun, changes, err := want.Decide(view{s, d.vault.Derive})
+	if err != nil || len(s.missing) > 0 {
+		return pay.Begun{}, err
+	}
+	notes := newBook(s)
+	if err := errors.Join(s.mayAsk(begun), pay.WriteNotices(notes, begun.Notices)); err != nil {
+		return pay.Begun{}, err
+	}
+	if !begun.Leased() {
+		s.askFor(begun, want.Now)
+		notes.merge()
+		return begun, nil
+	}
+	p, created := begun.Payment, begun.How == pay.Created
+	var entry *pay.AuditEntry
+	if created {
+		if err := s.mayCreate(p); err != nil {
+			return pay.Begun{}, err
+		}
+		if entry, err = pay.PaymentBegun(p).Entry(ctx, d.clock()); err != nil {
+			return pay.Begun{}, err
+		}
+	}
+	if err := s.count(changes); err != nil {
+		return pay.Begun{}, err
+	}
+	s.askFor(begun, want.Now)
+	notes.merge()
+	s.enter(entry)
+	s.save(p, created)
+	d.scopes.Add(p.ID, scopesOf(p))
+	return begun, nil
+}
+
+// mayCreate refuses a new payment whose id is taken.
+func (s *state) mayCreate(p *pay.Payment) error {
+	if _, own := s.payments[p.ID]; p.ID == "" || own && s.payments[p.ID] != nil {
+		return fmt.Errorf("payment id %q is empty or taken", p.ID)
+	}
+	if !s.careful {
+		return nil
+	}
+	switch _, err := s.payment(p.ID); {
+	case errors.Is(err, pay.ErrPaymentNotFound):
+		return nil
+	case err == nil:
+		return fmt.Errorf("payment id %q is taken", p.ID)
+	default:
+		return err
+	}
+}
+
+func (s *state) enter(e *pay.AuditEntry) {
+	if e != nil {
+		s.audit = append(s.audit, e)
+	}
+}
+
+// scopesOf names the locks of a payment.
+func scopesOf(p *pay.Payment) []string {
+	var list []pay.Counter
+	for _, r := range p.Reservations {
+		list = append(list, r.Counter)
+	}
+	return append(counterLocks(p.KeyID, list), keyLock(p.KeyID))
+}
+
+// locksOf finds the locks of a payment, which never change.
+func (d *DB) locksOf(id string) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		if known, ok := d.scopes.Get(id); ok {
+			return known, nil
+		}
+		p, err := d.Payment(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		scopes := scopesOf(p)
+		d.scopes.Add(id, scopes)
+		return scopes, nil
+	}
+}
+
+func wantPayment(id string) func(*state) {
+	return func(s *state) { s.want(question{askPayment, id, ""}) }
+}
+
+// Acquire takes the lease of a payment that no other owner holds.
+func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
+	err = d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+		was, err := s.payment(id)
+		if err != nil {
+			return err
+		}
+		if was.Lease.Live(now) {
+			return pay.ErrLeaseHeld
+		}
+		if p = was.Clone(); p.Lease.Owner != "" {
+			p.Lapse()
+		}
+		p.Grant(owner, until)
+		s.save(p, false)
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return p.Clone(), nil
+}
+
+// Renew extends a lease.
+func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
+	return d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+		was, err := s.payment(id)
+		if err != nil {
+			return err
+		}
+		if was.Lease.Fence != fence || was.Lease.Owner == "" {
+			return pay.ErrLeaseLost
+		}
+		p := was.Clone()
+		p.Lease.Until = until
+		s.save(p, false)
+		return nil
+	}})
+}
+
+// Record applies an outcome. The outcome is written even if its caller leaves.
+func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
+	o := &op{locks: d.locksOf(out.PaymentID), outlivesCaller: true}
+	o.wants = func(s *state) {
+		s.want(question{askPayment, out.PaymentID, ""})
+		if out.Claims() {
+			s.want(question{askTransaction, transactionKey(out.Transaction), ""})
+		}
+	}
+	o.run = func(s *state) (err error) {
+		p, fx, err = d.record(ctx, s, out)
+		return err
+	}
+	if err := d.do(ctx, o); err != nil {
+		return nil, pay.Effects{}, err
+	}
+	return p.Clone(), fx, nil
+}
+
+func (d *DB) record(ctx context.Context, s *state, out pay.Outcome) (*pay.Payment, pay.Effects, error) {
+	was, err := s.payment(out.PaymentID)
+	if err != nil {
+		return nil, pay.Effects{}, err
+	}
+	if out.Claims() {
+		q, err := s.ask(askTransaction, transactionKey(out.Transaction), "")
+		if err != nil {
+			return nil, pay.Effects{}, err
+		}
+		if set := s.sets[q]; len(set) > 0 && !set[out.PaymentID] {
+			return nil, pay.Effects{}, pay.ErrTransactionKnown
+		}
+	}
+	p := was.Clone()
+	fx, err := p.Apply(out)
+	if err != nil {
+		return nil, pay.Effects{}, err
+	}
+	var changes []*pay.AuditEntry
+	for _, c := range []struct {
+		made   bool
+		change func() pay.Change
+	}{
+		{out.Resolution != nil, func() pay.Change { return pay.PaymentResolved(was, p) }},
+		{out.Canceling != nil, func() pay.Change { return pay.PaymentCanceling(was, p) }},
+	} {
+		if c.made {
+			e, err := c.change().Entry(ctx, d.clock())
+			if err != nil {
+				return nil, pay.Effects{}, err
+			}
+			changes = append(changes, e)
+		}
+	}
+	notes := newBook(s)
+	if err := s.write(p, fx, notes); err != nil {
+		return nil, pay.Effects{}, err
+	}
+	for _, e := range changes {
+		s.enter(e)
+	}
+	return p, fx, nil
+}
+
+// write saves a payment with the effects of a change.
+func (s *state) write(p *pay.Payment, fx pay.Effects, notes *book) error {
+	if fx.Event != nil {
+		if err := errors.Join(s.mayBook(p, fx.Event), s.prepare(p, fx.Event)); err != nil {
+			return err
+		}
+	}
+	if err := pay.WriteNotices(notes, fx.Notices); err != nil {
+		return err
+	}
+	if err := s.count(fx.Counters); err != nil {
+		return err
+	}
+	if fx.Event != nil {
+		s.event(p, fx.Event)
+	}
+	notes.merge()
+	s.save(p, false)
+	return nil
+}
+
+// mayBook refuses an event without an id. One that is taken fails in the database.
+func (s *state) mayBook(p *pay.Payment, e *pay.SpendEvent) error {
+	for _, other := range s.events {
+		if other.ID == e.ID {
+			return fmt.Errorf("payment %s: spend event id %q is taken", p.ID, e.ID)
+		}
+	}
+	if e.ID == "" {
+		return fmt.Errorf("payment %s: spend event id %q is empty", p.ID, e.ID)
+	}
+	if !s.careful {
+		return nil
+	}
+	q, err := s.ask(askEvent, e.ID, "")
+	if err == nil && s.eventIDs[q.a] {
+		err = fmt.Errorf("payment %s: spend event id %q is taken", p.ID, e.ID)
+	}
+	return err
+}
+
+// Lapse ends leases that ran out unreleased.
+func (d *DB) Lapse(ctx context.Context, now time.Time, held func(string) bool) (int, error) {
+	total, after, afterID := 0, int64(-1), ""
+	for {
+		ids, read := []string{}, 0
+		err := d.each(ctx, func(r pgx.Rows) error {
+			if err := r.Scan(&afterID, &after); err != nil {
+				return err
+			}
+			if read++; held == nil || !held(afterID) {
+				ids = append(ids, afterID)
+			}
+			return nil
+		}, `SELECT id, leased FROM payments WHERE leased <= $1 AND (leased, id) > ($2, $3) ORDER BY leased, id LIMIT $4`, nanoseconds(now), after, afterID, maxBatch)
+		if err != nil {
+			return total, err
+		}
+		for _, id := range ids {
+			did, err := d.lapse(ctx, id, now)
+			if err != nil {
+				return total, err
+			}
+			total += did
+		}
+		if read < maxBatch {
+			return total, nil
+		}
+	}
+}
+
+func (d *DB) lapse(ctx context.Context, id string, now time.Time) (n int, err error) {
+	err = d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+		n = 0
+		was, err := s.payment(id)
+		if err != nil || was.Lease.Owner == "" || was.Lease.Live(now) {
+			return err
+		}
+		p := was.Clone()
+		p.Lapse()
+		s.save(p, false)
+		n = 1
+		return nil
+	}})
+	return n, err
+}

@@ -1,0 +1,17 @@
+package pgstore
+
+import lru "github.com/hashicorp/golang-lru/v2"
+
+// memoryRows bounds what a node remembers of each sort.
+const memoryRows = 50_000
+
+// memory remembers things that never change, so that forgetting them costs only time.
+type memory = lru.Cache[string, []string]
+
+func newMemory() *memory {
+	m, err := lru.New[string, []string](memoryRows)
+	if err != nil {
+		panic(err) // only for a size below 1
+	}
+	return m
+}

@@ -1,0 +1,128 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// txBook is the outbox within a transaction.
+type txBook struct{ *tx }
+
+// Mark finds a mark.
+func (b txBook) Mark(name string) (pay.NoticeMark, error) {
+	var count, until int64
+	err := b.QueryRow(b.ctx, `SELECT count, until FROM notice_marks WHERE name = $1`, []byte(name)).Scan(&count, &until)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return pay.NoticeMark{}, nil
+	}
+	return markOf(count, until), err
+}
+
+// SetMark replaces a mark, and removes those that have expired.
+func (b txBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+	if err := b.exec(`DELETE FROM notice_marks WHERE name IN (SELECT name FROM notice_marks WHERE until <= $1 ORDER BY until LIMIT 8 FOR UPDATE SKIP LOCKED)`, nanoseconds(now)); err != nil {
+		return err
+	}
+	return b.exec(`INSERT INTO notice_marks (name, count, until) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET count = excluded.count, until = excluded.until`,
+		[]byte(name), int64(m.Count), nanoseconds(m.Until)) //nolint:gosec // small
+}
+
+// Append keeps a notice for the end of the transaction, where it is numbered.
+func (b txBook) Append(n pay.Notice) error {
+	b.notes = append(b.notes, n)
+	return nil
+}
+
+func (t *tx) tell(list []pay.Notice) error { return pay.WriteNotices(txBook{t}, list) }
+
+// AddNotices writes notices.
+func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
+	locks := []string{configuration}
+	for _, n := range list {
+		locks = append(locks, keyLock(n.KeyID))
+	}
+	return d.change(ctx, locks, func(t *tx) error { return t.tell(list) })
+}
+
+// ForgetNotice forgets a Once.
+func (d *DB) ForgetNotice(ctx context.Context, once string) error {
+	return d.change(ctx, nil, func(t *tx) error { return t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(once)) })
+}
+
+func (d *DB) notices(ctx context.Context, sql string, args ...any) (list []pay.Notice, err error) {
+	err = d.each(ctx, func(r pgx.Rows) error {
+		var number int64
+		var row []byte
+		if err := r.Scan(&number, &row); err != nil {
+			return err
+		}
+		n, err := decode[pay.Notice](row)
+		n.Number = uint64(number) //nolint:gosec // a count
+		list = append(list, n)
+		return err
+	}, sql, args...)
+	return list, err
+}
+
+// Notices lists notices, newest first.
+func (d *DB) Notices(ctx context.Context, q pay.NoticeQuery) ([]pay.Notice, error) {
+	return d.notices(ctx, `SELECT number, row FROM notices WHERE number < $1 ORDER BY number DESC LIMIT $2`, below(q.Before), min(q.Limit, maxPage))
+}
+
+// below makes a bound of a number; 0: there is none.
+func below(number uint64) int64 {
+	if number == 0 || number > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(number)
+}
+
+// NoticesAfter lists notices with higher numbers, oldest first.
+func (d *DB) NoticesAfter(ctx context.Context, number uint64, limit int) ([]pay.Notice, error) {
+	return d.notices(ctx, `SELECT number, row FROM notices WHERE number > $1 ORDER BY number LIMIT $2`, int64(min(number, math.MaxInt64)), min(limit, maxPage)) //nolint:gosec // bounded
+}
+
+// Deliveries lists the destinations that are known, by name.
+func (d *DB) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
+	return many[pay.Delivery](ctx, d.pool, `SELECT row FROM deliveries ORDER BY destination`)
+}
+
+// SetDelivery replaces what is known of a destination.
+func (d *DB) SetDelivery(ctx context.Context, is pay.Delivery) error {
+	row, err := json.Marshal(is)
+	if err != nil {
+		return err
+	}
+	return d.change(ctx, nil, func(t *tx) error {
+		return t.exec(`INSERT INTO deliveries (destination, row) VALUES ($1, $2) ON CONFLICT (destination) DO UPDATE SET row = excluded.row`, is.Destination, row)
+	})
+}
+
+// ForgetDelivery removes what is known of a destination.
+func (d *DB) ForgetDelivery(ctx context.Context, destination string) error {
+	return d.change(ctx, nil, func(t *tx) error { return t.exec(`DELETE FROM deliveries WHERE destination = $1`, destination) })
+}
+
+// AuditEntries lists entries, newest first.
+func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.AuditEntry, err error) {
+	err = d.each(ctx, func(r pgx.Rows) error {
+		var number int64
+		var row []byte
+		if err := r.Scan(&number, &row); err != nil {
+			return err
+		}
+		e, err := decode[pay.AuditEntry](row)
+		e.Number = uint64(number) //nolint:gosec // a count
+		list = append(list, e)
+		return err
+	}, `SELECT number, row FROM audit WHERE number < $1 AND ($2 = '' OR key_id = $2) AND ($3 = '' OR organization_id = $3) ORDER BY number DESC LIMIT $4`,
+		below(q.Before), q.KeyID, q.OrganizationID, min(q.Limit, maxPage))
+	return list, err
+}

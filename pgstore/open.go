@@ -1,0 +1,228 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/pay"
+)
+
+// Options say how to open a store.
+type Options struct {
+	// URL of the database, or a list of key=value pairs, as libpq takes them.
+	URL string
+	// MasterKey gives the key that wraps the store's secrets. It is the same on all nodes.
+	MasterKey vault.Source
+	// World is the required world: "" for an ordinary store, pay.SandboxWorld for one of purser-sandbox.
+	World string
+	// Clock tells the time of the audit. Default: time.Now.
+	Clock pay.Clock
+	// Logger hears of lost connections. Default: discarded.
+	Logger *slog.Logger
+}
+
+// Errors of opening.
+var (
+	// ErrNewer: a newer purser has migrated the database.
+	ErrNewer = errors.New("the database has a newer schema")
+	// ErrWorld: the store belongs to another world.
+	ErrWorld = errors.New("store of another world")
+)
+
+// DB keeps a pay.Store in a database. It is safe for concurrent use.
+type DB struct {
+	pool  *pgxpool.Pool
+	clock pay.Clock
+	log   *slog.Logger
+	vault *vault.Vault
+
+	ops      chan *op
+	closing  chan struct{}
+	finished chan struct{}
+	closed   sync.Once
+	// scopes remembers what a payment's outcomes lock. locked has the names that are in the table.
+	scopes, locked *memory
+	habits         *memory
+}
+
+var _ pay.Store = (*DB)(nil)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Open connects to a database, migrates it if need be, and starts the committer. ErrNewer, ErrWorld,
+// vault.ErrWrongMasterKey, or an error of the database.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	d := &DB{
+		clock: o.Clock, log: o.Logger, ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
+		scopes: newMemory(), locked: newMemory(), habits: newMemory(),
+	}
+	if d.clock == nil {
+		d.clock = time.Now
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, errors.New("open store: the URL of the database cannot be read") // the error may show a password
+	}
+	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	err = migrate(ctx, config.ConnConfig)
+	if err == nil {
+		err = d.identify(ctx, o)
+	}
+	if err != nil {
+		d.pool.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	go d.commitLoop()
+	return d, nil
+}
+
+// migrate brings the schema up to date. Nodes that start together race; the loser looks again.
+func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	for range 10 {
+		if _, err = provider.Up(ctx); err == nil {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	has, wants, err := provider.GetVersions(ctx)
+	if err == nil && has > wants {
+		err = fmt.Errorf("%w: %d, and this purser knows %d", ErrNewer, has, wants)
+	}
+	return err
+}
+
+// Names of settings.
+const (
+	settingID          = "id"
+	settingVault       = "vault"
+	settingWorld       = "world"
+	settingGenesis     = "genesis"
+	settingSafeBlocks  = "safe-blocks"
+	settingPause       = "pause"
+	settingDeployments = "deployments"
+	settingDrawn       = "drawn"
+	settingExec        = "exec"
+	settingRestored    = "restored"
+	settingRemoved     = "removed"
+)
+
+// identify makes or reads what a store is: its world and its keys.
+func (d *DB) identify(ctx context.Context, o Options) error {
+	fresh := false
+	state, err := d.setting(ctx, settingVault)
+	if errors.Is(err, pgx.ErrNoRows) {
+		fresh, err = true, nil
+	}
+	if err != nil {
+		return err
+	}
+	master, err := o.MasterKey(fresh)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := d.create(ctx, master, o.World); err != nil {
+			return err
+		}
+		if state, err = d.setting(ctx, settingVault); err != nil {
+			return err
+		}
+	}
+	world, err := d.setting(ctx, settingWorld)
+	if err != nil {
+		return err
+	}
+	if string(world) != o.World {
+		return fmt.Errorf("%w: the database belongs to %s, and this program to %s", ErrWorld, worldName(string(world)), worldName(o.World))
+	}
+	d.vault, err = vault.Open(master, state)
+	return err
+}
+
+func worldName(world string) string {
+	if world == pay.SandboxWorld {
+		return "purser-sandbox"
+	}
+	return "an ordinary purser"
+}
+
+// create writes the identity of a new store. Of several nodes that do, one wins.
+func (d *DB) create(ctx context.Context, master vault.MasterKey, world string) error {
+	_, state, err := vault.New(master)
+	if err != nil {
+		return err
+	}
+	_, err = d.pool.Exec(ctx, `INSERT INTO settings SELECT * FROM unnest($1::text[], $2::bytea[])
+		WHERE NOT EXISTS (SELECT FROM settings WHERE name = 'vault') ON CONFLICT DO NOTHING`,
+		[]string{settingVault, settingID, settingWorld}, [][]byte{state, []byte(rand.Text()), []byte(world)})
+	return err
+}
+
+func (d *DB) setting(ctx context.Context, name string) (value []byte, err error) {
+	err = d.pool.QueryRow(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&value)
+	return value, err
+}
+
+// Close ends the committer and the connections. Operations that are queued are done.
+func (d *DB) Close() error {
+	d.closed.Do(func() { close(d.closing) })
+	<-d.finished
+	d.pool.Close()
+	return nil
+}
+
+// Kind is "postgres".
+func (d *DB) Kind() string { return "postgres" }
+
+// Health reports why the store cannot take new payments.
+func (d *DB) Health(ctx context.Context) error {
+	if _, err := d.setting(ctx, settingVault); err != nil {
+		return unavailable(ctx, err)
+	}
+	return nil
+}
+
+// unavailable says that the database did not do what it was asked: pay.ErrUnavailable, or the
+// context's error.
+func unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", pay.ErrUnavailable, err)
+}

@@ -1,0 +1,269 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+)
+
+// closedSlack bounds the difference between the time in the id of a payment and its Created.
+const closedSlack = 24 * time.Hour
+
+// over reads payments that are not open, oldest first, until visit returns false. It returns where
+// the next reading goes on; "": at the end.
+func (d *DB) over(ctx context.Context, after string, before time.Time, without byte, visit func(p *pay.Payment) bool) (next string, err error) {
+	end := last
+	if !before.IsZero() {
+		end = idAt(before.Add(closedSlack))
+	}
+	list, err := d.paymentsBy(ctx, `id > $1 AND id < $2 AND labels & $3 = 0 ORDER BY id LIMIT $4`, after, end, int16(without), maxPage)
+	if err != nil {
+		return "", err
+	}
+	for i, p := range list {
+		if !visit(p) {
+			if i == len(list)-1 && len(list) < maxPage {
+				return "", nil
+			}
+			return p.ID, nil
+		}
+	}
+	if len(list) == maxPage {
+		next = list[len(list)-1].ID
+	}
+	return next, nil
+}
+
+// ClosedPayments lists settled and void payments with their spend events, oldest first.
+func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.ClosedPage, err error) {
+	limit := min(q.Limit, maxPage)
+	page.Next, err = d.over(ctx, q.After, q.Before, codec.LabelBits(string(pay.Open)), func(p *pay.Payment) bool {
+		if q.Wants(p) {
+			page.Payments = append(page.Payments, pay.ClosedPayment{Payment: p})
+		}
+		return len(page.Payments) < limit
+	})
+	if err != nil {
+		return pay.ClosedPage{}, err
+	}
+	at, ids := map[string]int{}, []string{}
+	for i, p := range page.Payments {
+		at[p.ID] = i
+		ids = append(ids, p.ID)
+	}
+	err = d.each(ctx, func(r pgx.Rows) error {
+		e, err := scanEvent(r)
+		if err == nil {
+			p := &page.Payments[at[e.PaymentID]]
+			p.Events = append(p.Events, e)
+		}
+		return err
+	}, `SELECT key_id, id, row FROM spend WHERE payment_id = ANY($1) ORDER BY corrects <> '', id`, ids)
+	if err != nil {
+		return pay.ClosedPage{}, err
+	}
+	return page, nil
+}
+
+// RemovePayments removes payments whose time is over.
+func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
+	if restore, err := d.Restored(ctx); err != nil || restore != nil {
+		if err == nil {
+			err = &pay.ReconcilingError{Taken: restore.Taken}
+		}
+		return done, err
+	}
+	var old []string
+	locks := []string{configuration}
+	done.Next, err = d.over(ctx, r.After, r.Before, codec.LabelBits(string(pay.Open), "disputed", "reconciled"), func(p *pay.Payment) bool {
+		if r.Removes(p) {
+			old, locks = append(old, p.ID), append(locks, keyLock(p.KeyID))
+		}
+		return len(old) < r.Limit
+	})
+	if err != nil || len(old) == 0 {
+		return done, err
+	}
+	err = d.change(ctx, locks, func(t *tx) error {
+		done.Count = 0
+		if err := t.noteRemoval(r.Before); err != nil {
+			return err
+		}
+		var ids []string
+		err := each(t.ctx, t, func(rows pgx.Rows) error {
+			p, err := scanPayment(rows)
+			if err == nil && r.Removes(p) {
+				ids = append(ids, p.ID)
+			}
+			return err
+		}, `SELECT row, payload FROM payments WHERE id = ANY($1)`, old)
+		if err != nil {
+			return err
+		}
+		done.Count = len(ids)
+		if err := t.exec(`INSERT INTO removed_attempts SELECT key_id, attempt_of, max(attempt) FROM payments WHERE id = ANY($1) AND attempt_of IS NOT NULL GROUP BY key_id, attempt_of
+			ON CONFLICT (key_id, attempt_of) DO UPDATE SET attempt = greatest(removed_attempts.attempt, excluded.attempt)`, ids); err != nil {
+			return err
+		}
+		if err := t.exec(`DELETE FROM spend WHERE payment_id = ANY($1)`, ids); err != nil {
+			return err
+		}
+		return t.exec(`DELETE FROM payments WHERE id = ANY($1)`, ids)
+	})
+	if err != nil {
+		return pay.Removed{}, err
+	}
+	return done, nil
+}
+
+func (t *tx) noteRemoval(before time.Time) error {
+	was, err := settingOf[time.Time](t.ctx, t, settingRemoved)
+	if err != nil || was != nil && !was.Before(before) {
+		return err
+	}
+	return t.put(settingRemoved, before.UTC())
+}
+
+// Restored reads the pending reconciliation; nil: there is none.
+func (d *DB) Restored(ctx context.Context) (*pay.Restore, error) {
+	return settingOf[pay.Restore](ctx, d.pool, settingRestored)
+}
+
+func (t *tx) restored() (*pay.Restore, error) {
+	r, err := settingOf[pay.Restore](t.ctx, t, settingRestored)
+	if err == nil && r == nil {
+		err = pay.ErrNotReconciling
+	}
+	return r, err
+}
+
+// Restore begins to reconcile: an operator has put a backup in the place of the database. taken is the
+// time of the backup. Sessions and approvals end, because the backup does not know what became of them.
+func (d *DB) Restore(ctx context.Context, taken time.Time) error {
+	return d.change(ctx, []string{configuration}, func(t *tx) error {
+		r, err := settingOf[pay.Restore](t.ctx, t, settingRestored)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			r = &pay.Restore{Taken: taken}
+		}
+		r.Again(d.clock())
+		if err := t.exec(`DELETE FROM sessions`); err != nil {
+			return err
+		}
+		open, err := many[pay.Approval](t.ctx, t, `SELECT row FROM approvals WHERE purchase IS NOT NULL`)
+		if err != nil {
+			return err
+		}
+		for _, a := range open {
+			a = a.Restored()
+			row, err := json.Marshal(a)
+			if err != nil {
+				return err
+			}
+			if err := t.exec(`UPDATE approvals SET expires = $2, row = $3 WHERE id = $1`, a.ID, nanoseconds(a.Expires), row); err != nil {
+				return err
+			}
+		}
+		return t.put(settingRestored, r)
+	})
+}
+
+// AcceptRisk records an operator's word.
+func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
+	return d.change(ctx, []string{configuration}, func(t *tx) error {
+		r, err := t.restored()
+		if err != nil {
+			return err
+		}
+		r.Accepted = &a
+		if err := t.put(settingRestored, r); err != nil {
+			return err
+		}
+		return t.audit(pay.RiskAccepted(a))
+	})
+}
+
+// EndReconciling lets payments begin again.
+func (d *DB) EndReconciling(ctx context.Context, _ time.Time) error {
+	return d.change(ctx, []string{configuration}, func(t *tx) error {
+		if _, err := t.restored(); err != nil {
+			return err
+		}
+		return t.exec(`DELETE FROM settings WHERE name = $1`, settingRestored)
+	})
+}
+
+// Reconcile books payments that the chain has and the books lack.
+func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Payment, error) {
+	var booked []*pay.Payment
+	locks := []string{configuration}
+	for _, p := range step.Found {
+		locks = append(locks, scopesOf(p)...)
+	}
+	o := &op{locks: func(context.Context) ([]string, error) { return locks, nil }}
+	o.run = func(s *state) error {
+		booked = nil
+		r, err := settingIn[pay.Restore](s, settingRestored)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return pay.ErrNotReconciling
+		}
+		var found []*pay.Payment
+		for _, p := range step.Found {
+			known, askErr := s.knowsAuthorization(p)
+			err = errors.Join(err, askErr, s.prepare(p, p.Booking().Event))
+			if _, countErr := s.counted(p.Booking().Counters); countErr != nil {
+				err = errors.Join(err, countErr)
+			}
+			if !known {
+				found = append(found, p)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		for _, p := range found {
+			if known, _ := s.knowsAuthorization(p); known { // twice in one step
+				continue
+			}
+			p = p.Clone()
+			fx := p.Booking()
+			if err := s.count(fx.Counters); err != nil {
+				return err
+			}
+			s.event(p, fx.Event)
+			s.save(p, true)
+			booked = append(booked, p)
+		}
+		r.Advance(step, len(booked))
+		text, err := json.Marshal(r)
+		s.settings[settingRestored], s.wroteSettings = text, true
+		return err
+	}
+	if err := d.do(ctx, o); err != nil {
+		return nil, err
+	}
+	for i, p := range booked {
+		booked[i] = p.Clone()
+	}
+	return booked, nil
+}
+
+// knowsAuthorization reports whether a payment with the same authorization is in the books.
+func (s *state) knowsAuthorization(p *pay.Payment) (bool, error) {
+	q, err := s.ask(askAuthorization, string(p.Authorization.From[:]), string(p.Authorization.Nonce[:]))
+	if err != nil {
+		return false, err
+	}
+	return s.authorized[q] || s.payments[p.ID] != nil, nil
+}

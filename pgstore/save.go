@@ -1,0 +1,261 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+)
+
+// paymentColumns holds the columns of payments, as arrays.
+type paymentColumns struct {
+	id, key, host, task, currency, moved                                         []string
+	labels                                                                       []int16
+	payTo, awaited, living, attemptOf, holdsHost, transaction, payer, nonce, row [][]byte
+	payload                                                                      [][]byte
+	created, validBefore                                                         []int64
+	attempt, leased, due                                                         []*int64
+}
+
+func (c *paymentColumns) add(p *pay.Payment) {
+	c.id, c.key = append(c.id, p.ID), append(c.key, p.KeyID)
+	c.labels = append(c.labels, int16(codec.LabelBits(p.Labels()...)))
+	c.host, c.task, c.currency = append(c.host, text(p.Host)), append(c.task, text(p.Task)), append(c.currency, text(p.Currency))
+	c.payTo = append(c.payTo, p.Terms.PayTo[:])
+	c.moved = append(c.moved, p.Moved().String())
+	c.created = append(c.created, nanoseconds(p.Created))
+	c.validBefore = append(c.validBefore, int64(min(p.Authorization.ValidBefore, math.MaxInt64))) //nolint:gosec // bounded
+	var awaited, living, transaction, holds, attemptOf []byte
+	for _, q := range searches(p) {
+		switch q.kind { //nolint:exhaustive // the others are no columns
+		case askAwaited:
+			awaited = []byte(q.b)
+		case askLiving:
+			living = []byte(q.b)
+		case askTransaction:
+			transaction = []byte(q.a)
+		}
+	}
+	if p.HoldsHost() {
+		holds = []byte(hashed(p.Host))
+	}
+	var attempt, leased, due *int64
+	if p.Attempt > 0 {
+		n := int64(min(p.Attempt, math.MaxInt64)) //nolint:gosec // bounded
+		attempt, attemptOf = &n, []byte(hashed(p.IdempotencyKey))
+	}
+	if p.Lease.Owner != "" {
+		leased = pointer(nanoseconds(p.Lease.Until))
+	}
+	if !p.Check.IsZero() {
+		due = pointer(nanoseconds(p.Check))
+	}
+	c.awaited, c.living, c.transaction = append(c.awaited, awaited), append(c.living, living), append(c.transaction, transaction)
+	c.holdsHost, c.attemptOf, c.attempt = append(c.holdsHost, holds), append(c.attemptOf, attemptOf), append(c.attempt, attempt)
+	c.payer, c.nonce = append(c.payer, p.Authorization.From[:]), append(c.nonce, p.Authorization.Nonce[:])
+	c.leased, c.due = append(c.leased, leased), append(c.due, due)
+	c.row, c.payload = append(c.row, codec.EncodeRow(p)), append(c.payload, codec.EncodePayload(p))
+}
+
+func pointer(n int64) *int64 { return &n }
+
+func (c *paymentColumns) args() []any {
+	return []any{
+		c.id, c.key, c.labels, c.host, c.task, c.payTo, c.currency, c.moved, c.created, c.validBefore, c.awaited, c.living,
+		c.attemptOf, c.attempt, c.holdsHost, c.transaction, c.payer, c.nonce, c.leased, c.due, c.row, c.payload,
+	}
+}
+
+const paymentArrays = `unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::numeric[], $9::bigint[], $10::bigint[],
+	$11::bytea[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bigint[], $20::bigint[], $21::bytea[], $22::bytea[])`
+
+const paymentNames = `(id, key_id, labels, host, task, pay_to, currency, moved, created, valid_before, awaited, living, attempt_of, attempt, holds_host, transaction, payer, nonce, leased, due, row, payload)`
+
+const insertPayments = `INSERT INTO payments ` + paymentNames + ` SELECT * FROM ` + paymentArrays
+
+const updatePayments = `UPDATE payments p SET labels = u.labels, task = u.task, moved = u.moved, awaited = u.awaited, living = u.living, holds_host = u.holds_host,
+	transaction = u.transaction, leased = u.leased, due = u.due, row = u.row, payload = u.payload
+	FROM ` + paymentArrays + ` u ` + paymentNames + ` WHERE p.id = u.id`
+
+// text makes a string that a text column takes: PostgreSQL refuses zero bytes and other encodings.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// flush queues the writes of a state.
+func (s *state) flush(b *pgx.Batch) error {
+	var fresh, changed paymentColumns
+	for _, id := range s.order {
+		if s.wrote[id] {
+			fresh.add(s.payments[id])
+		} else {
+			changed.add(s.payments[id])
+		}
+	}
+	if len(fresh.id) > 0 {
+		b.Queue(insertPayments, fresh.args()...)
+	}
+	if len(changed.id) > 0 {
+		b.Queue(updatePayments, changed.args()...)
+	}
+	s.flushEvents(b)
+	s.flushDays(b)
+	s.flushCounters(b)
+	if s.wroteSettings {
+		b.Queue(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingRestored, s.settings[settingRestored])
+	}
+	s.flushMarks(b)
+	if err := s.flushApprovals(b); err != nil {
+		return err
+	}
+	if err := queueAudit(b, s.audit); err != nil {
+		return err
+	}
+	return queueNotices(b, s.notices)
+}
+
+func (s *state) flushEvents(b *pgx.Batch) {
+	if len(s.events) == 0 {
+		return
+	}
+	n := len(s.events)
+	var id, key, payment, host, task, currency, amount, corrects []string
+	row, hash, created := make([][]byte, n), make([][]byte, n), make([]int64, n)
+	for i, e := range s.events {
+		id, key, payment, corrects = append(id, e.ID), append(key, e.KeyID), append(payment, e.PaymentID), append(corrects, e.Corrects)
+		host, task, currency = append(host, text(e.Host)), append(task, text(e.Task)), append(currency, text(e.Currency))
+		amount, created[i], row[i] = append(amount, e.Amount.String()), nanoseconds(e.Created), codec.EncodeEvent(e)
+		if e.Host != "" {
+			hash[i] = []byte(hashed(e.Host))
+		}
+	}
+	b.Queue(`INSERT INTO spend (id, key_id, payment_id, host_hash, host, task, currency, amount, created, corrects, row)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::numeric[], $9::bigint[], $10::text[], $11::bytea[])`,
+		id, key, payment, hash, host, task, currency, amount, created, corrects, row)
+}
+
+func (s *state) flushDays(b *pgx.Batch) {
+	for _, table := range []struct {
+		kind kind
+		sql  string
+		row  func(q question) []byte
+	}{
+		{askDay, `INSERT INTO spend_days (key_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[]) ON CONFLICT (key_id, day) DO UPDATE SET row = excluded.row`, func(q question) []byte { return s.days[q].Encode() }},
+		{askWalletDay, `INSERT INTO wallet_days (wallet_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[]) ON CONFLICT (wallet_id, day) DO UPDATE SET row = excluded.row`, func(q question) []byte { return codec.EncodeWalletDay(*s.walletDay[q]) }},
+	} {
+		var ids []string
+		var days []int32
+		var rows [][]byte
+		for q := range s.wroteDays {
+			if q.kind == table.kind {
+				ids, days, rows = append(ids, q.a), append(days, dayOf(q)), append(rows, table.row(q))
+			}
+		}
+		if len(ids) > 0 {
+			b.Queue(table.sql, ids, days, rows)
+		}
+	}
+}
+
+func (s *state) flushCounters(b *pgx.Batch) {
+	if len(s.touched) == 0 {
+		return
+	}
+	names, amounts := make([][]byte, 0, len(s.touched)), make([]string, 0, len(s.touched))
+	for _, c := range slices.Sorted(maps.Keys(s.touched)) {
+		names, amounts = append(names, []byte(c)), append(amounts, s.counters[c].String())
+	}
+	b.Queue(`INSERT INTO counters (name, amount) SELECT * FROM unnest($1::bytea[], $2::numeric[]) ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, names, amounts)
+}
+
+func (s *state) flushMarks(b *pgx.Batch) {
+	if len(s.setMarks) == 0 {
+		return
+	}
+	var names [][]byte
+	var counts, untils []int64
+	for name := range s.setMarks {
+		m := s.marks[name]
+		names, counts, untils = append(names, []byte(name)), append(counts, int64(m.Count)), append(untils, nanoseconds(m.Until)) //nolint:gosec // small
+	}
+	queueMarks(b, names, counts, untils)
+}
+
+func queueMarks(b *pgx.Batch, names [][]byte, counts, untils []int64) {
+	b.Queue(`INSERT INTO notice_marks (name, count, until) SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[])
+		ON CONFLICT (name) DO UPDATE SET count = excluded.count, until = excluded.until`, names, counts, untils)
+}
+
+func (s *state) flushApprovals(b *pgx.Batch) error {
+	if len(s.dropped) > 0 {
+		b.Queue(`DELETE FROM approvals WHERE id = ANY($1)`, s.dropped)
+	}
+	for id, fresh := range s.asked {
+		r, err := approvalRowOf(s.approvals[id])
+		if err != nil {
+			return err
+		}
+		if fresh {
+			b.Queue(`INSERT INTO approvals (id, key_id, expires, answered, purchase, row) VALUES ($1, $2, $3, $4, $5, $6)`, r.id, r.keyID, r.expires, r.answered, r.purchase, r.row)
+		} else {
+			b.Queue(`UPDATE approvals SET answered = $2, purchase = $3, row = $4 WHERE id = $1`, r.id, r.answered, r.purchase, r.row)
+		}
+	}
+	return nil
+}
+
+// queueAudit numbers and writes audit entries.
+func queueAudit(b *pgx.Batch, list []*pay.AuditEntry) error {
+	var keys, orgs []string
+	var rows [][]byte
+	for _, e := range list {
+		row, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		keys, orgs, rows = append(keys, e.KeyID), append(orgs, e.OrganizationID), append(rows, row)
+	}
+	if len(rows) > 0 {
+		b.Queue(`WITH n AS (UPDATE numbers SET last = last + $1 WHERE name = 'audit' RETURNING last - $1 AS before)
+			INSERT INTO audit (number, key_id, organization_id, row) SELECT n.before + u.i, u.k, u.o, u.r::json
+			FROM n, unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY u (k, o, r, i)`, len(rows), keys, orgs, texts(rows))
+	}
+	return nil
+}
+
+// queueNotices numbers and writes notices, and drops those that are too old.
+func queueNotices(b *pgx.Batch, list []pay.Notice) error {
+	var rows [][]byte
+	for _, n := range list {
+		row, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) > 0 {
+		b.Queue(`WITH n AS (UPDATE numbers SET last = last + $1 WHERE name = 'notices' RETURNING last - $1 AS before)
+			INSERT INTO notices (number, row) SELECT n.before + u.i, u.r::json FROM n, unnest($2::text[]) WITH ORDINALITY u (r, i)`, len(rows), texts(rows))
+		b.Queue(`DELETE FROM notices WHERE number <= (SELECT last FROM numbers WHERE name = 'notices') - $1`, pay.NoticesKept)
+	}
+	return nil
+}
+
+func texts(rows [][]byte) []string {
+	list := make([]string, len(rows))
+	for i, r := range rows {
+		list[i] = string(r)
+	}
+	return list
+}
+
+func markOf(count, until int64) pay.NoticeMark {
+	return pay.NoticeMark{Count: uint64(count), Until: time.Unix(0, until).UTC()} //nolint:gosec // written from an uint64
+}

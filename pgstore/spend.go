@@ -1,0 +1,235 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// SpendEvents lists a key's events, newest first.
+func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) (list []pay.SpendEvent, err error) {
+	if q.Before != "" {
+		if err := d.knowsEvent(ctx, []string{keyID}, q.Before, q.Task); err != nil {
+			return nil, err
+		}
+	}
+	err = d.each(ctx, func(r pgx.Rows) error {
+		e, err := scanEvent(r)
+		list = append(list, e)
+		return err
+	}, `SELECT key_id, id, row FROM spend WHERE key_id = $1 AND ($2 = '' OR task = $2) AND id < $3 ORDER BY id DESC LIMIT $4`, keyID, text(q.Task), orLast(q.Before), max(0, q.Limit))
+	return list, err
+}
+
+func scanEvent(r pgx.Rows, more ...any) (e pay.SpendEvent, err error) {
+	var keyID, id string
+	var row []byte
+	if err := r.Scan(append([]any{&keyID, &id, &row}, more...)...); err != nil {
+		return e, err
+	}
+	return codec.DecodeEvent(keyID, id, row)
+}
+
+// knowsEvent fails unless one of the keys has the event: pay.ErrEventNotFound.
+func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id, task string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var known bool
+	err := d.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM spend WHERE id = $1 AND key_id = ANY($2) AND ($3 = '' OR task = $3))`, text(id), keyIDs, text(task)).Scan(&known)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	if !known {
+		return pay.ErrEventNotFound
+	}
+	return nil
+}
+
+// Counter reads a counter.
+func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
+	if err := ctx.Err(); err != nil {
+		return amount, err
+	}
+	var written string
+	switch err := d.pool.QueryRow(ctx, `SELECT amount::text FROM counters WHERE name = $1`, []byte(c)).Scan(&written); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return amount, nil
+	case err != nil:
+		return amount, unavailable(ctx, err)
+	}
+	return x402.ParseAmount(written)
+}
+
+// VisitCounters visits the counters whose names begin with a prefix.
+func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	more := true
+	return d.each(ctx, func(r pgx.Rows) error {
+		var name []byte
+		var written string
+		if err := r.Scan(&name, &written); err != nil || !more {
+			return err
+		}
+		amount, err := x402.ParseAmount(written)
+		if err == nil {
+			more = visit(pay.Counter(name), amount)
+		}
+		return err
+	}, `SELECT name, amount::text FROM counters WHERE name >= $1 AND name < $2 AND amount > 0 ORDER BY name`, []byte(prefix), []byte(endOfPrefix(string(prefix))))
+}
+
+// VisitSpendDays visits the daily sums of the keys from one UTC day to another.
+func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit pay.SpendDays) error {
+	first := int32(0)
+	if !from.IsZero() {
+		first = dayNumber(from)
+	}
+	return d.each(ctx, func(r pgx.Rows) error {
+		var keyID string
+		var n int32
+		var row []byte
+		if err := r.Scan(&keyID, &n, &row); err != nil {
+			return err
+		}
+		day := dayTime(n)
+		total := func(s pay.Sum) {
+			if visit.Day != nil {
+				visit.Day(keyID, day, s)
+			}
+		}
+		if visit.Host == nil && visit.Task == nil {
+			return codec.VisitDay(row, total, nil)
+		}
+		return codec.VisitDay(row, total, func(kind int, name []byte, s pay.Sum) {
+			if to := [...]func(string, time.Time, []byte, pay.Sum){codec.HostSums: visit.Host, codec.TaskSums: visit.Task}[kind]; to != nil {
+				to(keyID, day, name, s)
+			}
+		})
+	}, `SELECT key_id, day, row FROM spend_days WHERE key_id = ANY($1) AND day BETWEEN $2 AND $3 ORDER BY key_id, day`, keyIDs, first, dayNumber(to))
+}
+
+// VisitWalletDays visits what left wallets from one UTC day to another.
+func (d *DB) VisitWalletDays(ctx context.Context, walletIDs []string, from, to time.Time, visit func(string, pay.WalletDay)) error {
+	return d.each(ctx, func(r pgx.Rows) error {
+		var id string
+		var n int32
+		var row []byte
+		if err := r.Scan(&id, &n, &row); err != nil {
+			return err
+		}
+		day, err := codec.DecodeWalletDay(row)
+		day.Day = dayTime(n)
+		if err == nil {
+			visit(id, day)
+		}
+		return err
+	}, `SELECT wallet_id, day, row FROM wallet_days WHERE wallet_id = ANY($1) AND day BETWEEN $2 AND $3 ORDER BY wallet_id, day`, walletIDs, dayNumber(from), dayNumber(to))
+}
+
+// SpendSummary adds up what the keys spent from one UTC day to another.
+func (d *DB) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (pay.Summary, error) {
+	t := pay.NewTally(from, to)
+	err := d.VisitSpendDays(ctx, keyIDs, from, to, pay.SpendDays{
+		Day:  func(_ string, day time.Time, s pay.Sum) { t.Day(day, s) },
+		Host: func(_ string, _ time.Time, name []byte, s pay.Sum) { t.Host(name, s) },
+		Task: func(_ string, _ time.Time, name []byte, s pay.Sum) { t.Task(name, s) },
+	})
+	if err != nil {
+		return pay.Summary{}, err
+	}
+	return t.Summary(), nil
+}
+
+// spent makes the condition of a query, and its arguments.
+func spent(keyIDs []string, q pay.OrganizationSpendQuery) (where string, args []any) {
+	before, lowest := orLast(q.Before), ""
+	if !q.To.IsZero() {
+		before = min(before, idAt(pay.DayOf(q.To).AddDate(0, 0, 1).Add(idSlack)))
+	}
+	if !q.From.IsZero() {
+		lowest = idAt(pay.DayOf(q.From).Add(-idSlack))
+	}
+	var host, payee []byte
+	if q.Host != "" {
+		host = []byte(hashed(q.Host))
+	}
+	if q.Payee != nil {
+		payee = q.Payee[:]
+	}
+	return `s.key_id = ANY($1) AND s.id < $2 AND s.id >= $3 AND ($4::bytea IS NULL OR s.host_hash = $4) AND ($5 = '' OR s.task = $5) AND ($6::bytea IS NULL OR p.pay_to = $6)`,
+		[]any{keyIDs, before, lowest, host, text(q.Task), payee}
+}
+
+// ListSpend lists the keys' events, newest first.
+func (d *DB) ListSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (page pay.SpendPage, err error) {
+	if q.Before != "" {
+		if err := d.knowsEvent(ctx, keyIDs, q.Before, ""); err != nil {
+			return page, err
+		}
+	}
+	if q.Limit < 1 {
+		return page, nil
+	}
+	where, args := spent(keyIDs, q)
+	for len(page.Entries) <= q.Limit {
+		n := 0
+		err := d.each(ctx, func(r pgx.Rows) error {
+			n++
+			var row []byte
+			e, err := scanEvent(r, &row)
+			if err != nil {
+				return err
+			}
+			if args[1] = e.ID; !q.Wants(&e) {
+				return nil
+			}
+			p, err := codec.Decode(codec.Stored{Row: row})
+			if err == nil {
+				page.Entries = append(page.Entries, p.Entry(e))
+			}
+			return err
+		}, `SELECT s.key_id, s.id, s.row, p.row FROM spend s JOIN payments p ON p.id = s.payment_id WHERE `+where+` ORDER BY s.id DESC LIMIT $7`, append(args, q.Limit+1)...)
+		if err != nil {
+			return pay.SpendPage{}, err
+		}
+		if n <= q.Limit {
+			break
+		}
+	}
+	if len(page.Entries) > q.Limit {
+		page.Entries = page.Entries[:q.Limit]
+		page.Next = page.Entries[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+// SumSpend adds up the events that ListSpend lists, the newest ones.
+func (d *DB) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (t pay.Totals, err error) {
+	q.Before = ""
+	where, args := spent(keyIDs, q)
+	n := 0
+	err = d.each(ctx, func(r pgx.Rows) error {
+		e, err := scanEvent(r)
+		if err != nil || !q.Wants(&e) {
+			return err
+		}
+		if n++; n > sumRows {
+			t.Partial = true
+			return nil
+		}
+		var s pay.Sum
+		s.Event(&e)
+		t.Add(e.Currency, s)
+		if t.Since.IsZero() || e.Created.Before(t.Since) {
+			t.Since = e.Created
+		}
+		return nil
+	}, `SELECT s.key_id, s.id, s.row FROM spend s JOIN payments p ON p.id = s.payment_id WHERE `+where+` ORDER BY s.id DESC LIMIT $7`, append(args, sumRows+1)...)
+	return t, err
+}

@@ -1,0 +1,342 @@
+package pgstore
+
+import (
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// question names something that a decision asks the database.
+type question struct {
+	kind kind
+	a, b string
+}
+
+type kind uint8
+
+// The kinds of questions, with what a and b are.
+const (
+	askPayment       kind = iota // id
+	askLiving                    // key id, hash of the idempotency key
+	askAwaited                   // key id, identity
+	askHost                      // key id, hash of the host
+	askTransaction               // transactionKey
+	askAttempts                  // key id, hash of the idempotency key
+	askReconciled                // the beginning of the nonces
+	askAuthorization             // payer, nonce
+	askKey                       // key id
+	askUse                       // wallet id, key id
+	askPlan                      // organization id
+	askCounter                   // counter
+	askCounters                  // prefix of counters
+	askPaid                      // key id, hash of the host
+	askMark                      // mark
+	askApproval                  // key id, purchase
+	askPending                   // key id
+	askKept                      // key id
+	askSetting                   // name
+	askDay                       // key id, day
+	askWalletDay                 // wallet id, day
+	askEvent                     // id
+	kinds
+)
+
+// errAsk: the state lacks an answer. What is missing is in state.missing.
+var errAsk = errors.New("pgstore: not loaded yet")
+
+// state holds what a batch has read, as the operations before have left it. Operations ask, and change
+// it; nothing but load and save talks to the database.
+type state struct {
+	answered map[question]bool
+	missing  map[question]bool
+
+	payments map[string]*pay.Payment // nil: there is none
+	// sets holds the ids of payments behind askLiving, askAwaited, askTransaction and askReconciled.
+	sets map[question]map[string]bool
+	// hosts holds the ends of validity, by id.
+	hosts      map[question]map[string]uint64
+	attempts   map[question]uint64
+	keys       map[string]keyRead
+	uses       map[question]use
+	plans      map[string]pay.PlanName
+	counters   map[pay.Counter]x402.Amount
+	paid       map[question]bool
+	marks      map[string]pay.NoticeMark
+	approvals  map[string]*pay.Approval
+	purchases  map[question]map[string]bool
+	pending    map[question]map[string]time.Time
+	kept       map[string][]string // ids of all approvals of a key, oldest first
+	settings   map[string][]byte
+	days       map[question]*codec.Day
+	walletDay  map[question]*pay.WalletDay
+	eventIDs   map[string]bool
+	authorized map[question]bool
+	careful    bool // ids of new rows are looked for
+
+	// What must be written.
+	wrote     map[string]bool // payments; true: new
+	order     []string        // of those
+	touched   map[pay.Counter]bool
+	events    []*pay.SpendEvent
+	wroteDays map[question]bool
+	setMarks  map[string]bool
+	asked     map[string]bool // approvals; true: new
+	dropped   []string        // approvals
+	notices   []pay.Notice
+	audit     []*pay.AuditEntry
+	// wroteSettings: that of a reconciliation.
+	wroteSettings bool
+}
+
+// keyRead is what Begin reads of a key.
+type keyRead struct{ revision uint64 }
+
+// use tells who may use a wallet.
+type use struct {
+	owner string // "": it is deleted or unknown
+	lent  bool
+}
+
+func newState() *state {
+	return &state{
+		answered: map[question]bool{}, missing: map[question]bool{},
+		payments: map[string]*pay.Payment{}, sets: map[question]map[string]bool{}, hosts: map[question]map[string]uint64{},
+		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},
+		counters: map[pay.Counter]x402.Amount{}, paid: map[question]bool{}, marks: map[string]pay.NoticeMark{},
+		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
+		kept: map[string][]string{}, settings: map[string][]byte{}, days: map[question]*codec.Day{}, walletDay: map[question]*pay.WalletDay{}, eventIDs: map[string]bool{}, authorized: map[question]bool{},
+		wrote: map[string]bool{}, touched: map[pay.Counter]bool{}, wroteDays: map[question]bool{}, setMarks: map[string]bool{}, asked: map[string]bool{},
+	}
+}
+
+// want asks questions for the next load.
+func (s *state) want(list ...question) {
+	for _, q := range list {
+		if !s.answered[q] {
+			s.missing[q] = true
+		}
+	}
+}
+
+// ask fails with errAsk until the question is answered.
+func (s *state) ask(kind kind, a, b string) (question, error) {
+	q := question{kind, a, b}
+	if s.answered[q] {
+		return q, nil
+	}
+	s.missing[q] = true
+	return q, errAsk
+}
+
+// hashed bounds the length of what is searched for.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return string(sum[:])
+}
+
+// searches returns the questions whose answers have a payment.
+func searches(p *pay.Payment) (list []question) {
+	if p == nil {
+		return nil
+	}
+	if p.Awaited() && !p.Retired {
+		list = append(list, question{askAwaited, p.KeyID, string(p.Identity[:])})
+	}
+	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
+		list = append(list, question{askLiving, p.KeyID, hashed(p.IdempotencyKey)})
+	}
+	if p.Transaction != "" {
+		list = append(list, question{askTransaction, transactionKey(p.Transaction), ""})
+	}
+	return list
+}
+
+// transactionKey is what the hash of a transaction is found by: 32 bytes, or text that is no hash in
+// lower case.
+func transactionKey(hash string) string {
+	if n, err := x402.ParseNonce(hash); err == nil {
+		return string(n[:])
+	}
+	return strings.ToLower(hash)
+}
+
+// save replaces a payment, whose searches follow.
+func (s *state) save(p *pay.Payment, fresh bool) {
+	was := s.payments[p.ID]
+	for _, q := range searches(was) {
+		delete(s.sets[q], p.ID)
+	}
+	s.payments[p.ID], s.answered[question{askPayment, p.ID, ""}] = p, true
+	s.authorized[question{askAuthorization, string(p.Authorization.From[:]), string(p.Authorization.Nonce[:])}] = true
+	s.overlay(p)
+	if new, known := s.wrote[p.ID]; !known {
+		s.order = append(s.order, p.ID)
+		s.wrote[p.ID] = fresh
+	} else {
+		s.wrote[p.ID] = new || fresh
+	}
+}
+
+// overlay adds a payment to the answers that have it, and takes it out of the others.
+func (s *state) overlay(p *pay.Payment) {
+	for _, q := range searches(p) {
+		if set := s.sets[q]; set != nil {
+			set[p.ID] = true
+		}
+	}
+	host := question{askHost, p.KeyID, hashed(p.Host)}
+	if set := s.hosts[host]; set != nil {
+		if delete(set, p.ID); p.HoldsHost() {
+			set[p.ID] = p.Authorization.ValidBefore
+		}
+	}
+	if p.Attempt > 0 {
+		q := question{askAttempts, p.KeyID, hashed(p.IdempotencyKey)}
+		if n, ok := s.attempts[q]; ok {
+			s.attempts[q] = max(n, p.Attempt)
+		}
+	}
+}
+
+// count applies changes to counters, all or none.
+func (s *state) count(changes []pay.CounterChange) error {
+	values, err := s.counted(changes)
+	if err != nil {
+		return err
+	}
+	for c, v := range values {
+		s.counters[c], s.touched[c] = v, true
+	}
+	return nil
+}
+
+// counted returns what the counters become.
+func (s *state) counted(changes []pay.CounterChange) (map[pay.Counter]x402.Amount, error) {
+	values := map[pay.Counter]x402.Amount{}
+	lacks := false
+	for _, c := range changes {
+		if c.Amount.IsZero() && !c.Set {
+			continue
+		}
+		have, ok := values[c.Counter]
+		if !ok {
+			var err error
+			if have, err = s.counter(c.Counter); err != nil {
+				lacks = true
+				continue
+			}
+		}
+		value, err := c.Apply(have)
+		if err != nil {
+			return nil, err
+		}
+		values[c.Counter] = value
+	}
+	if lacks {
+		return nil, errAsk
+	}
+	return values, nil
+}
+
+func (s *state) counter(c pay.Counter) (x402.Amount, error) {
+	if _, read := s.counters[c]; !read {
+		if _, err := s.ask(askCounter, string(c), ""); err != nil {
+			return x402.Amount{}, err
+		}
+	}
+	return s.counters[c], nil
+}
+
+// payment returns a row, which the caller must not change: pay.ErrPaymentNotFound.
+func (s *state) payment(id string) (*pay.Payment, error) {
+	if _, err := s.ask(askPayment, id, ""); err != nil {
+		return nil, err
+	}
+	if p := s.payments[id]; p != nil {
+		return p, nil
+	}
+	return nil, pay.ErrPaymentNotFound
+}
+
+// event adds a spend event, and counts it in the days of its key and wallet. prepare has asked for them.
+func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
+	day, wallet := dayQuestions(p, e)
+	s.days[day].Add(e)
+	s.walletDay[wallet].Event(p, e)
+	s.wroteDays[day], s.wroteDays[wallet] = true, true
+	s.events = append(s.events, e)
+	if e.Host != "" {
+		q := question{askPaid, e.KeyID, hashed(e.Host)}
+		s.paid[q], s.answered[q] = true, true
+	}
+}
+
+// prepare asks for what event needs.
+func (s *state) prepare(p *pay.Payment, e *pay.SpendEvent) error {
+	day, wallet := dayQuestions(p, e)
+	_, err := s.ask(day.kind, day.a, day.b)
+	_, other := s.ask(wallet.kind, wallet.a, wallet.b)
+	return errors.Join(err, other)
+}
+
+func dayQuestions(p *pay.Payment, e *pay.SpendEvent) (day, wallet question) {
+	n := string(rune(dayNumber(e.Created)))
+	return question{askDay, p.KeyID, n}, question{askWalletDay, p.WalletID, n}
+}
+
+// dayNumber counts the days since 1970.
+func dayNumber(t time.Time) int32 {
+	return int32(max(0, min(pay.DayOf(t).Unix()/int64(24*time.Hour/time.Second), math.MaxInt32)))
+}
+
+func dayTime(n int32) time.Time { return time.Unix(int64(n)*int64(24*time.Hour/time.Second), 0).UTC() }
+
+// nanoseconds returns a time as columns have it. Times out of range become the first or last one.
+func nanoseconds(t time.Time) int64 {
+	switch year := t.Year(); {
+	case year < 1970:
+		return 0
+	case year > 2261:
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// answer marks what a load has read.
+func (s *state) answer(list map[question]bool) {
+	for q := range list {
+		s.answered[q] = true
+	}
+	// What the batch has changed counts more than what was read.
+	for _, id := range s.order {
+		p := s.payments[id]
+		for q := range list {
+			if set := s.sets[q]; set != nil {
+				delete(set, id)
+			}
+		}
+		s.overlay(p)
+	}
+	for _, e := range s.events {
+		if q := (question{askPaid, e.KeyID, hashed(e.Host)}); e.Host != "" && list[q] {
+			s.paid[q] = true
+		}
+	}
+	for id, a := range s.approvals {
+		if _, wrote := s.asked[id]; wrote && a != nil {
+			s.overlayApproval(*a)
+		}
+	}
+	clear(s.missing)
+}
+
+// sortedIDs returns the ids of a set, oldest first.
+func sortedIDs[T any](set map[string]T) []string { return slices.Sorted(maps.Keys(set)) }

@@ -1,0 +1,202 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// maxPage bounds the rows of a listing.
+const maxPage = 1000
+
+// configuration names the lock of everything that is not a payment: keys, organizations, wallets,
+// accounts. It changes rarely, so that one lock does.
+const configuration = "configuration"
+
+// tx is one transaction of something that is written rarely.
+type tx struct {
+	pgx.Tx
+	ctx     context.Context
+	d       *DB
+	entries []*pay.AuditEntry
+	notes   []pay.Notice
+}
+
+func (t *tx) exec(sql string, args ...any) error {
+	if _, err := t.Exec(t.ctx, sql, args...); err != nil {
+		return &databaseError{err}
+	}
+	return nil
+}
+
+// audit keeps the entry of a change for the end of the transaction.
+func (t *tx) audit(c pay.Change) error {
+	e, err := c.Entry(t.ctx, t.d.clock())
+	if err == nil && e != nil {
+		t.entries = append(t.entries, e)
+	}
+	return err
+}
+
+// change runs a transaction under locks. Errors of the database become pay.ErrUnavailable; others are
+// returned as they are.
+func (d *DB) change(ctx context.Context, locks []string, run func(t *tx) error) error {
+	slices.Sort(locks)
+	locks = slices.Compact(locks)
+	for try := 1; ; try++ {
+		err := d.changeOnce(ctx, locks, run)
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused):
+			if (refused.Code == "40001" || refused.Code == "40P01") && try < maxTries {
+				continue
+			}
+			return unavailable(ctx, err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		var lost *databaseError
+		if errors.As(err, &lost) {
+			return unavailable(ctx, err)
+		}
+		return err
+	}
+}
+
+// databaseError wraps what the connection says, to tell it from refusals of the store.
+type databaseError struct{ error }
+
+func (e *databaseError) Unwrap() error { return e.error }
+
+func (d *DB) changeOnce(ctx context.Context, locks []string, run func(t *tx) error) error {
+	own, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return &databaseError{err}
+	}
+	defer own.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing
+	t := &tx{Tx: own, ctx: ctx, d: d}
+	if err := t.exec(insertLocks, bytesFrom(locks)); err != nil {
+		return &databaseError{err}
+	}
+	if err := t.exec(takeLocks, bytesFrom(locks)); err != nil {
+		return &databaseError{err}
+	}
+	if err := run(t); err != nil {
+		return err
+	}
+	var trip pgx.Batch
+	if err := errors.Join(queueAudit(&trip, t.entries), queueNotices(&trip, t.notes)); err != nil {
+		return err
+	}
+	if trip.Len() > 0 {
+		answers := own.SendBatch(ctx, &trip)
+		if err := errors.Join(execAll(answers, trip.Len()), answers.Close()); err != nil {
+			return &databaseError{err}
+		}
+	}
+	if err := own.Commit(ctx); err != nil {
+		return &databaseError{err}
+	}
+	return nil
+}
+
+// querier is the pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// one reads a JSON row, or fails with missing.
+func one[T any](ctx context.Context, q querier, missing error, sql string, args ...any) (value T, err error) {
+	if err := ctx.Err(); err != nil {
+		return value, err
+	}
+	var row []byte
+	switch err := q.QueryRow(ctx, sql, args...).Scan(&row); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return value, missing
+	case err != nil:
+		return value, unavailable(ctx, err)
+	}
+	return decode[T](row)
+}
+
+func decode[T any](row []byte) (value T, err error) {
+	if err := json.Unmarshal(row, &value); err != nil {
+		return value, fmt.Errorf("decode row: %w", err)
+	}
+	return value, nil
+}
+
+// many reads JSON rows.
+func many[T any](ctx context.Context, q querier, sql string, args ...any) (list []T, err error) {
+	err = each(ctx, q, func(r pgx.Rows) error {
+		var row []byte
+		if err := r.Scan(&row); err != nil {
+			return err
+		}
+		value, err := decode[T](row)
+		list = append(list, value)
+		return err
+	}, sql, args...)
+	return list, err
+}
+
+// each reads rows.
+func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql string, args ...any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return unavailable(ctx, err)
+	}
+	return nil
+}
+
+func (d *DB) each(ctx context.Context, scan func(r pgx.Rows) error, sql string, args ...any) error {
+	return each(ctx, d.pool, scan, sql, args...)
+}
+
+// put replaces a JSON value of the settings.
+func (t *tx) put(name string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return t.exec(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, text)
+}
+
+// settingOf reads a JSON value of the settings; nil: there is none.
+func settingOf[T any](ctx context.Context, q querier, name string) (*T, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var text []byte
+	err := q.QueryRow(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&text)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, unavailable(ctx, err)
+	}
+	return decodeSetting[T](name, text)
+}

@@ -1,0 +1,244 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// view reads a state for pay.Begin.Decide.
+type view struct {
+	*state
+	derive func(purpose string, parts ...string) [32]byte
+}
+
+func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
+	q, err := v.ask(askLiving, keyID, hashed(idempotencyKey))
+	if err != nil {
+		return nil, err
+	}
+	ids := sortedIDs(v.sets[q])
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return v.payment(ids[len(ids)-1])
+}
+
+func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
+	q, err := v.ask(askAwaited, keyID, string(identity[:]))
+	if err != nil {
+		return err
+	}
+	var list []*pay.Payment
+	for _, id := range sortedIDs(v.sets[q]) {
+		p, err := v.payment(id)
+		if err != nil {
+			return err
+		}
+		if p.AwaitedUntil().After(now) {
+			list = append(list, p)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *pay.Payment) int { return a.AwaitedUntil().Compare(b.AwaitedUntil()) })
+	for _, p := range list {
+		if more, err := visit(p.ID); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v view) Payment(id string) (*pay.Payment, error) { return v.payment(id) }
+
+func (v view) CountUnanswered(keyID, host string, now time.Time, _ int) (n int, err error) {
+	q, err := v.ask(askHost, keyID, hashed(host))
+	if err != nil {
+		return 0, err
+	}
+	for _, until := range v.hosts[q] {
+		if until > uint64(max(0, now.Unix())) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// settingIn decodes a setting; nil: there is none.
+func settingIn[T any](s *state, name string) (*T, error) {
+	if _, err := s.ask(askSetting, name, ""); err != nil {
+		return nil, err
+	}
+	return decodeSetting[T](name, s.settings[name])
+}
+
+func decodeSetting[T any](name string, text []byte) (*T, error) {
+	if text == nil {
+		return nil, nil
+	}
+	value := new(T)
+	if err := json.Unmarshal(text, value); err != nil {
+		return nil, fmt.Errorf("setting %s: %w", name, err)
+	}
+	return value, nil
+}
+
+func (v view) Pause() (*pay.Pause, error) { return settingIn[pay.Pause](v.state, settingPause) }
+
+func (v view) Restored() (*pay.Restore, error) {
+	return settingIn[pay.Restore](v.state, settingRestored)
+}
+
+func (v view) PolicyRevision(keyID string) (uint64, error) {
+	if _, err := v.ask(askKey, keyID, ""); err != nil {
+		return 0, err
+	}
+	return v.keys[keyID].revision, nil
+}
+
+func (v view) MayUse(keyID, owner, walletID string) (bool, error) {
+	q, err := v.ask(askUse, walletID, keyID)
+	if err != nil {
+		return false, err
+	}
+	u := v.uses[q]
+	return u.owner == owner && owner != "" && (owner == keyID || u.lent), nil
+}
+
+func (v view) Plan(orgID string) (pay.PlanName, error) {
+	if _, err := v.ask(askPlan, orgID, ""); err != nil {
+		return "", err
+	}
+	return v.plans[orgID], nil
+}
+
+func (v view) Counter(c pay.Counter) (x402.Amount, error) { return v.counter(c) }
+
+func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	if _, err := v.ask(askCounters, string(prefix), ""); err != nil {
+		return err
+	}
+	var names []pay.Counter
+	for c, amount := range v.counters {
+		if strings.HasPrefix(string(c), string(prefix)) && !amount.IsZero() {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	for _, c := range names {
+		if !visit(c, v.counters[c]) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (v view) Paid(keyID, host string) (bool, error) {
+	q, err := v.ask(askPaid, keyID, hashed(host))
+	return v.paid[q], err
+}
+
+func (v view) Noticed(mark string, at time.Time) (bool, error) {
+	_, err := v.ask(askMark, mark, "")
+	return v.marks[mark].Until.After(at), err
+}
+
+func (v view) Attempts(keyID, idempotencyKey string) (uint64, error) {
+	q, err := v.ask(askAttempts, keyID, hashed(idempotencyKey))
+	return v.attempts[q], err
+}
+
+func (v view) nonces(keyID, idempotencyKey string) codec.Nonces {
+	return codec.NoncesOf(v.derive, keyID, idempotencyKey)
+}
+
+func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
+	return v.nonces(keyID, idempotencyKey).Nonce(attempt)
+}
+
+func (v view) Reconciled(keyID, idempotencyKey string) (found *pay.Payment, attempt uint64, err error) {
+	nonces := v.nonces(keyID, idempotencyKey)
+	q, err := v.ask(askReconciled, string(nonces.Prefix()), "")
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, id := range sortedIDs(v.sets[q]) {
+		p, err := v.payment(id)
+		if err != nil {
+			return nil, 0, err
+		}
+		if n, ok := nonces.Attempt(p.Authorization.Nonce); ok && n > attempt {
+			found, attempt = p, n
+		}
+	}
+	return found, attempt, nil
+}
+
+func (v view) Approval(keyID string, purchase pay.Hash) (*pay.Approval, error) {
+	q, err := v.ask(askApproval, keyID, string(purchase[:]))
+	if err != nil {
+		return nil, err
+	}
+	ids := sortedIDs(v.purchases[q])
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	a := *v.approvals[ids[len(ids)-1]]
+	return &a, nil
+}
+
+func (v view) CountPendingApprovals(keyID string, now time.Time, _ int) (n int, err error) {
+	q, err := v.ask(askPending, keyID, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, end := range v.pending[q] {
+		if end.After(now) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// book is the outbox of one operation within a state. What it holds counts once it is merged.
+type book struct {
+	*state
+	own     map[string]pay.NoticeMark
+	notices []pay.Notice
+}
+
+func newBook(s *state) *book { return &book{state: s, own: map[string]pay.NoticeMark{}} }
+
+// Mark finds a mark.
+func (b *book) Mark(name string) (pay.NoticeMark, error) {
+	if m, own := b.own[name]; own {
+		return m, nil
+	}
+	_, err := b.ask(askMark, name, "")
+	return b.marks[name], err
+}
+
+// SetMark replaces a mark. Those that have expired go with the sweep.
+func (b *book) SetMark(name string, m pay.NoticeMark, _ time.Time) error {
+	b.own[name] = m
+	return nil
+}
+
+// Append keeps a notice. It is numbered when it is written.
+func (b *book) Append(n pay.Notice) error {
+	b.notices = append(b.notices, n)
+	return nil
+}
+
+// merge makes what the book holds part of the state.
+func (b *book) merge() {
+	for name, m := range b.own {
+		b.marks[name], b.setMarks[name], b.answered[question{askMark, name, ""}] = m, true, true
+	}
+	b.state.notices = append(b.state.notices, b.notices...)
+}
