@@ -39,11 +39,15 @@ func (t *tx) addDeclined(one pay.Declined) error {
 	keyID, day := one.KeyID, dayNumber(one.Day)
 	var text []byte
 	var was []pay.Declined
-	err := t.QueryRow(t.ctx, `SELECT row FROM declined WHERE key_id = $1 AND day = $2`, keyID, day).Scan(&text)
-	if err == nil {
+	err := get(t.ctx, t, nil, `SELECT row FROM declined WHERE key_id = $1 AND day = $2`, []any{keyID, day}, func(r pgx.Rows) error {
+		if err := r.Scan(&text); err != nil {
+			return err
+		}
+		var err error
 		was, err = decode[[]pay.Declined](text)
-	}
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	one.KeyID, one.Day = "", time.Time{} // in the key

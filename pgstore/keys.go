@@ -38,9 +38,8 @@ func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
 }
 
 // known reports whether a hash is that of a key's secret, or of one that was replaced.
-func (t *tx) known(hash []byte) (is bool, err error) {
-	err = t.QueryRow(t.ctx, `SELECT EXISTS (SELECT FROM keys WHERE secret_hash = $1) OR EXISTS (SELECT FROM replaced_secrets WHERE secret_hash = $1)`, hash).Scan(&is)
-	return is, err
+func (t *tx) known(hash []byte) (bool, error) {
+	return exists(t.ctx, t, `SELECT FROM keys WHERE secret_hash = $1 UNION ALL SELECT FROM replaced_secrets WHERE secret_hash = $1`, hash)
 }
 
 // createKey writes a key, and its organization if it is claimed.
@@ -183,14 +182,14 @@ func (d *DB) KeyBySecret(ctx context.Context, secret string) (pay.Key, error) {
 	if !errors.Is(err, pay.ErrKeyNotFound) {
 		return k, err
 	}
-	var replaced bool
-	if err := d.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM replaced_secrets WHERE secret_hash = $1)`, hash[:]).Scan(&replaced); err != nil {
-		return k, unavailable(ctx, err)
-	}
-	if replaced {
+	replaced, lookErr := exists(ctx, d.pool, `SELECT FROM replaced_secrets WHERE secret_hash = $1`, hash[:])
+	switch {
+	case lookErr != nil:
+		return k, lookErr
+	case replaced:
 		return k, pay.ErrSecretReplaced
 	}
-	return k, pay.ErrKeyNotFound
+	return k, err
 }
 
 // Key finds a key by id.
@@ -237,13 +236,12 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 // RevealKey decrypts the plaintext of a key whose secret is kept.
 func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 	var sealed []byte
-	switch err := d.pool.QueryRow(ctx, `SELECT secret FROM keys WHERE id = $1`, keyID).Scan(&sealed); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", pay.ErrKeyNotFound
-	case err != nil:
-		return "", unavailable(ctx, err)
-	case sealed == nil:
-		return "", pay.ErrNotRevealable
+	err := get(ctx, d.pool, pay.ErrKeyNotFound, `SELECT secret FROM keys WHERE id = $1`, []any{keyID}, func(r pgx.Rows) error { return r.Scan(&sealed) })
+	if err == nil && sealed == nil {
+		err = pay.ErrNotRevealable
+	}
+	if err != nil {
+		return "", err
 	}
 	secret, err := d.vault.Unseal(sealed, keyIdentity(keyID))
 	if err != nil {

@@ -20,8 +20,7 @@ const (
 
 // Bounds of one listing or sum. Tests lower them.
 var (
-	scanRows = 20_000
-	sumRows  = 200_000
+	sumRows = 200_000
 )
 
 // idAt returns an id below every UUIDv7 of a time and above those of earlier times.
@@ -113,18 +112,12 @@ func (d *DB) Due(ctx context.Context, now time.Time, limit int) ([]*pay.Payment,
 }
 
 // CountOpen counts all payments with a label.
-func (d *DB) CountOpen(ctx context.Context, label string) (n int, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
+func (d *DB) CountOpen(ctx context.Context, label string) (int, error) {
 	with := codec.LabelBits(label)
 	if with == 0 {
 		return 0, nil
 	}
-	if err := d.pool.QueryRow(ctx, `SELECT count(*) FROM payments WHERE labels = ANY($1)`, labelSets(with, 0)).Scan(&n); err != nil {
-		return 0, unavailable(ctx, err)
-	}
-	return n, nil
+	return number(ctx, d.pool, `SELECT count(*) FROM payments WHERE labels = ANY($1)`, labelSets(with, 0))
 }
 
 // filtered makes the condition of a filter, and its arguments.

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"time"
 
@@ -18,11 +17,15 @@ type txBook struct{ *tx }
 // Mark finds a mark.
 func (b txBook) Mark(name string) (pay.NoticeMark, error) {
 	var count, until int64
-	err := b.QueryRow(b.ctx, `SELECT count, until FROM notice_marks WHERE name = $1`, []byte(name)).Scan(&count, &until)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return pay.NoticeMark{}, nil
+	found := false
+	err := get(b.ctx, b.tx, nil, `SELECT count, until FROM notice_marks WHERE name = $1`, []any{[]byte(name)}, func(r pgx.Rows) error {
+		found = true
+		return r.Scan(&count, &until)
+	})
+	if err != nil || !found {
+		return pay.NoticeMark{}, err
 	}
-	return markOf(count, until), err
+	return markOf(count, until), nil
 }
 
 // SetMark replaces a mark, and removes those that have expired.

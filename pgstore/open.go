@@ -144,14 +144,11 @@ const (
 
 // identify makes or reads what a store is: its world and its keys.
 func (d *DB) identify(ctx context.Context, o Options) error {
-	fresh := false
-	state, err := d.setting(ctx, settingVault)
-	if errors.Is(err, pgx.ErrNoRows) {
-		fresh, err = true, nil
-	}
+	state, err := setting(ctx, d.pool, settingVault)
 	if err != nil {
 		return err
 	}
+	fresh := state == nil
 	master, err := o.MasterKey(fresh)
 	if err != nil {
 		return err
@@ -160,11 +157,11 @@ func (d *DB) identify(ctx context.Context, o Options) error {
 		if err := d.create(ctx, master, o.World); err != nil {
 			return err
 		}
-		if state, err = d.setting(ctx, settingVault); err != nil {
+		if state, err = setting(ctx, d.pool, settingVault); err != nil {
 			return err
 		}
 	}
-	world, err := d.setting(ctx, settingWorld)
+	world, err := setting(ctx, d.pool, settingWorld)
 	if err != nil {
 		return err
 	}
@@ -194,11 +191,6 @@ func (d *DB) create(ctx context.Context, master vault.MasterKey, world string) e
 	return err
 }
 
-func (d *DB) setting(ctx context.Context, name string) (value []byte, err error) {
-	err = d.pool.QueryRow(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&value)
-	return value, err
-}
-
 // Close ends the committer and the connections. Operations that are queued are done.
 func (d *DB) Close() error {
 	d.closed.Do(func() { close(d.closing) })
@@ -212,10 +204,8 @@ func (d *DB) Kind() string { return "postgres" }
 
 // Health reports why the store cannot take new payments.
 func (d *DB) Health(ctx context.Context) error {
-	if _, err := d.setting(ctx, settingVault); err != nil {
-		return unavailable(ctx, err)
-	}
-	return nil
+	_, err := setting(ctx, d.pool, settingVault)
+	return err
 }
 
 // unavailable says that the database did not do what it was asked: pay.ErrUnavailable, or the

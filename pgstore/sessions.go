@@ -42,16 +42,11 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 
 // Session finds a session, an expired one too.
 func (d *DB) Session(ctx context.Context, id string) (pay.Session, error) {
-	if err := ctx.Err(); err != nil {
-		return pay.Session{}, err
-	}
 	var expires int64
 	var sealed []byte
-	switch err := d.pool.QueryRow(ctx, `SELECT expires, data FROM sessions WHERE id = $1`, id).Scan(&expires, &sealed); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return pay.Session{}, pay.ErrSessionNotFound
-	case err != nil:
-		return pay.Session{}, unavailable(ctx, err)
+	err := get(ctx, d.pool, pay.ErrSessionNotFound, `SELECT expires, data FROM sessions WHERE id = $1`, []any{id}, func(r pgx.Rows) error { return r.Scan(&expires, &sealed) })
+	if err != nil {
+		return pay.Session{}, err
 	}
 	data, err := d.vault.Unseal(sealed, sessionIdentity(id))
 	if err != nil {

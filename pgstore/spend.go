@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,31 +37,19 @@ func scanEvent(r pgx.Rows, more ...any) (e pay.SpendEvent, err error) {
 
 // knowsEvent fails unless one of the keys has the event: pay.ErrEventNotFound.
 func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id, task string) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	known, err := exists(ctx, d.pool, `SELECT FROM spend WHERE id = $1 AND key_id = ANY($2) AND ($3 = '' OR task = $3)`, text(id), keyIDs, text(task))
+	if err == nil && !known {
+		err = pay.ErrEventNotFound
 	}
-	var known bool
-	err := d.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM spend WHERE id = $1 AND key_id = ANY($2) AND ($3 = '' OR task = $3))`, text(id), keyIDs, text(task)).Scan(&known)
-	if err != nil {
-		return unavailable(ctx, err)
-	}
-	if !known {
-		return pay.ErrEventNotFound
-	}
-	return nil
+	return err
 }
 
 // Counter reads a counter.
 func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
-	if err := ctx.Err(); err != nil {
+	written := "0"
+	err = get(ctx, d.pool, nil, `SELECT amount::text FROM counters WHERE name = $1`, []any{[]byte(c)}, func(r pgx.Rows) error { return r.Scan(&written) })
+	if err != nil {
 		return amount, err
-	}
-	var written string
-	switch err := d.pool.QueryRow(ctx, `SELECT amount::text FROM counters WHERE name = $1`, []byte(c)).Scan(&written); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return amount, nil
-	case err != nil:
-		return amount, unavailable(ctx, err)
 	}
 	return x402.ParseAmount(written)
 }

@@ -72,15 +72,9 @@ func (d *DB) World(ctx context.Context, network string) (string, error) {
 }
 
 func worldIn(ctx context.Context, q querier, network string) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	var world []byte
-	if err := q.QueryRow(ctx, `SELECT value FROM settings WHERE name = $1`, settingWorld).Scan(&world); err != nil {
-		return "", unavailable(ctx, err)
-	}
-	if len(world) > 0 {
-		return string(world), nil
+	world, err := setting(ctx, q, settingWorld)
+	if err != nil || len(world) > 0 {
+		return string(world), err
 	}
 	hashes, err := settingOf[map[string]string](ctx, q, settingGenesis)
 	if hashes == nil {

@@ -55,7 +55,7 @@ func fresh(t testing.TB, server *pgtest.Server) string {
 	if _, err := c.Exec(context.Background(), fmt.Sprintf(`CREATE SCHEMA %q`, name)); err != nil {
 		t.Fatal(err)
 	}
-	return server.URL + "&pool_max_conns=6&search_path=" + name
+	return server.URL + "&pool_max_conns=4&search_path=" + name
 }
 
 func TestConformance(t *testing.T) {

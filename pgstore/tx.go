@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -112,22 +114,32 @@ func (d *DB) changeOnce(ctx context.Context, locks []string, run func(t *tx) err
 // querier is the pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // one reads a JSON row, or fails with missing.
 func one[T any](ctx context.Context, q querier, missing error, sql string, args ...any) (value T, err error) {
-	if err := ctx.Err(); err != nil {
-		return value, err
+	err = get(ctx, q, missing, sql, args, func(r pgx.Rows) error {
+		var row []byte
+		if err := r.Scan(&row); err != nil {
+			return err
+		}
+		value, err = decode[T](row)
+		return err
+	})
+	return value, err
+}
+
+// get reads one row, or fails with missing.
+func get(ctx context.Context, q querier, missing error, sql string, args []any, scan func(r pgx.Rows) error) error {
+	found := false
+	err := each(ctx, q, func(r pgx.Rows) error {
+		found = true
+		return scan(r)
+	}, sql, args...)
+	if err == nil && !found {
+		err = missing
 	}
-	var row []byte
-	switch err := q.QueryRow(ctx, sql, args...).Scan(&row); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return value, missing
-	case err != nil:
-		return value, unavailable(ctx, err)
-	}
-	return decode[T](row)
+	return err
 }
 
 func decode[T any](row []byte) (value T, err error) {
@@ -151,25 +163,55 @@ func many[T any](ctx context.Context, q querier, sql string, args ...any) (list 
 	return list, err
 }
 
-// each reads rows.
-func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql string, args ...any) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return unavailable(ctx, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
+// exists reports whether a query finds a row.
+func exists(ctx context.Context, q querier, sql string, args ...any) (is bool, err error) {
+	err = get(ctx, q, nil, `SELECT EXISTS (`+sql+`)`, args, func(r pgx.Rows) error { return r.Scan(&is) })
+	return is, err
+}
+
+// number reads one number.
+func number(ctx context.Context, q querier, sql string, args ...any) (n int, err error) {
+	err = get(ctx, q, nil, sql, args, func(r pgx.Rows) error { return r.Scan(&n) })
+	return n, err
+}
+
+// maxReads bounds the tries of a reading whose connection turns out to be lost.
+const maxReads = 5
+
+// each reads rows. A connection that was lost before the first row is replaced by another one.
+func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql string, args ...any) (err error) {
+	for try := 1; ; try++ {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		began, scanned := false, error(nil)
+		err = func() error {
+			rows, err := q.Query(ctx, sql, args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				began = true
+				if scanned = scan(rows); scanned != nil {
+					return nil
+				}
+			}
+			return rows.Err()
+		}()
+		if scanned != nil || err == nil {
+			return scanned
+		}
+		if _, pool := q.(*pgxpool.Pool); !pool || began || try == maxReads || !connectionLost(err) {
+			return unavailable(ctx, err)
+		}
 	}
-	if err := rows.Err(); err != nil {
-		return unavailable(ctx, err)
-	}
-	return nil
+}
+
+// connectionLost reports whether an error says so, or that the server ends the connection.
+func connectionLost(err error) bool {
+	var refused *pgconn.PgError
+	return !errors.As(err, &refused) || strings.HasPrefix(refused.Code, "57P0") || strings.HasPrefix(refused.Code, "08")
 }
 
 func (d *DB) each(ctx context.Context, scan func(r pgx.Rows) error, sql string, args ...any) error {
@@ -187,16 +229,15 @@ func (t *tx) put(name string, value any) error {
 
 // settingOf reads a JSON value of the settings; nil: there is none.
 func settingOf[T any](ctx context.Context, q querier, name string) (*T, error) {
-	if err := ctx.Err(); err != nil {
+	text, err := setting(ctx, q, name)
+	if err != nil {
 		return nil, err
 	}
-	var text []byte
-	err := q.QueryRow(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&text)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, unavailable(ctx, err)
-	}
 	return decodeSetting[T](name, text)
+}
+
+// setting reads a value of the settings; nil: there is none.
+func setting(ctx context.Context, q querier, name string) (value []byte, err error) {
+	err = get(ctx, q, nil, `SELECT value FROM settings WHERE name = $1`, []any{name}, func(r pgx.Rows) error { return r.Scan(&value) })
+	return value, err
 }

@@ -31,11 +31,8 @@ func liveIn(ctx context.Context, q querier, id string) (pay.Wallet, error) {
 
 const countWallets = `SELECT count(*) FROM wallets WHERE live AND (key_id = $1 OR $2 <> '' AND key_id IN (SELECT id FROM keys WHERE organization_id = $2))`
 
-func walletCount(ctx context.Context, q querier, k pay.Key) (n int, err error) {
-	if err := q.QueryRow(ctx, countWallets, k.ID, k.OrganizationID).Scan(&n); err != nil {
-		return 0, unavailable(ctx, err)
-	}
-	return n, nil
+func walletCount(ctx context.Context, q querier, k pay.Key) (int, error) {
+	return number(ctx, q, countWallets, k.ID, k.OrganizationID)
 }
 
 // CreateWallet stores a wallet unless its key, or the organization of its key, has as many live ones as
@@ -194,17 +191,10 @@ func (d *DB) KeepApproving(ctx context.Context, walletID string, a pay.Approving
 // WalletSecret opens the key material of a wallet, of a deleted one too; nil if its provider keeps its
 // own.
 func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	var sealed []byte
-	switch err := d.pool.QueryRow(ctx, `SELECT secret FROM wallets WHERE id = $1`, id).Scan(&sealed); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, pay.ErrWalletNotFound
-	case err != nil:
-		return nil, unavailable(ctx, err)
-	case sealed == nil:
-		return nil, nil
+	err := get(ctx, d.pool, pay.ErrWalletNotFound, `SELECT secret FROM wallets WHERE id = $1`, []any{id}, func(r pgx.Rows) error { return r.Scan(&sealed) })
+	if err != nil || sealed == nil {
+		return nil, err
 	}
 	secret, err := d.vault.Unseal(sealed, walletIdentity(id))
 	if err != nil {

@@ -60,12 +60,17 @@ func Start(t testing.TB) *Server {
 // run starts the server's process and waits until it answers.
 func (s *Server) run(t testing.TB) {
 	t.Helper()
-	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o",
-		"-c listen_addresses='' -c unix_socket_directories="+s.dir+" -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=500 -c shared_buffers=256MB", "start")
+	s.start(t)
 	t.Cleanup(func() {
 		stop := s.command(context.Background(), "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-t", "60", "stop")
 		_ = stop.Run() // a test may have stopped it
 	})
+}
+
+func (s *Server) start(t testing.TB) {
+	t.Helper()
+	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o",
+		"-c listen_addresses='' -c unix_socket_directories="+s.dir+" -c fsync=off -c full_page_writes=off -c max_connections=500 -c shared_buffers=256MB", "start")
 }
 
 // programs finds the folder of the server's programs: the newest version that is installed.
@@ -126,4 +131,26 @@ func (s *Server) Exec(t testing.TB, sql string) {
 	if _, err := c.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// EndConnections ends all connections but its own, and returns how many. It is 0 while the server is away.
+func (s *Server) EndConnections(t testing.TB) (n int64) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), s.URL)
+	if err != nil {
+		return 0
+	}
+	defer c.Close(context.WithoutCancel(t.Context()))
+	tag, err := c.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	if err != nil {
+		return 0
+	}
+	return tag.RowsAffected()
+}
+
+// Restart kills the server and starts it again.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-w", "-t", "60", "stop")
+	s.start(t)
 }

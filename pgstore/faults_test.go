@@ -1,0 +1,120 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/x402"
+)
+
+var errBudget = errors.New("budget is used up")
+
+// One budget for 300 payments, three nodes, and a database that ends their connections all the time, and
+// once restarts: 300 payments are made, each once.
+func TestBudgetThroughLostConnections(t *testing.T) {
+	t.Parallel()
+	const payments, callers = 300, 24
+	server := pgtest.Start(t)
+	url, ctx := fresh(t, server), t.Context()
+	var nodes []*pgstore.DB
+	for range 3 {
+		o := &opener{url: url}
+		o.Open(t)
+		t.Cleanup(func() { o.Close(t) })
+		nodes = append(nodes, o.db)
+	}
+	k, err := nodes[0].CreateKey(ctx, pay.NewKey{Key: pay.Key{ID: uuid.Must(uuid.NewV7()).String(), Created: time.Now()}, Secret: "pk_" + uuid.NewString()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made, lost atomic.Int64
+	stop := make(chan struct{})
+	var breaker sync.WaitGroup
+	breaker.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if n == 20 {
+				server.Restart(t)
+			}
+			lost.Add(server.EndConnections(t))
+		}
+	})
+	most := x402.NewAmount(5 * payments)
+	day := time.Now()
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			d := nodes[i%len(nodes)]
+			for n := 0; ; n++ {
+				b := callOf(k, day)
+				b.IdempotencyKey = fmt.Sprintf("%d/%d", i, n)
+				b.New.IdempotencyKey = b.IdempotencyKey
+				for j := range b.Limits {
+					if b.Limits[j].Counter == pay.DailyCounter(k.ID, "USDC", day) {
+						b.Limits[j].Max, b.Limits[j].Refusal = &most, errBudget
+					}
+				}
+				begun, err := insist(ctx, func() (pay.Begun, error) { return d.Begin(ctx, b) })
+				if errors.Is(err, errBudget) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if begun.How != pay.Created && begun.How != pay.Busy {
+					t.Errorf("a payment of its own got %d", begun.How)
+					return
+				}
+				made.Add(1)
+				p := begun.Payment
+				o := pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: day, Verdict: pay.VerdictSettled, EventID: uuid.Must(uuid.NewV7()).String(), Release: true, Answered: true}
+				if _, err := insist(ctx, func() (*pay.Payment, error) { p, _, err := d.Record(ctx, o); return p, err }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	breaker.Wait()
+	used, err := nodes[1].Counter(ctx, pay.DailyCounter(k.ID, "USDC", day))
+	if err != nil || used != most || made.Load() != payments {
+		t.Errorf("%d payments were made, %s is used, %v", made.Load(), used, err)
+	}
+	if n, err := nodes[2].CountOpen(ctx, string(pay.Settled)); err != nil || n != payments {
+		t.Errorf("%d payments are settled, %v", n, err)
+	}
+	if _, err := insist(ctx, func() (int, error) { return 0, nodes[0].Check(ctx) }); err != nil {
+		t.Error(err)
+	}
+	if lost.Load() == 0 {
+		t.Error("no connection was lost")
+	}
+	t.Logf("%d connections were lost", lost.Load())
+}
+
+// insist repeats a call while the store is unavailable, as a caller under an idempotency key does.
+func insist[T any](ctx context.Context, call func() (T, error)) (value T, err error) {
+	for ctx.Err() == nil {
+		if value, err = call(); !errors.Is(err, pay.ErrUnavailable) {
+			return value, err
+		}
+	}
+	return value, ctx.Err()
+}
