@@ -176,7 +176,7 @@ func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Approval
 	}
 	for len(list) < limit {
 		sql := `SELECT row FROM approvals WHERE ` + where + ` AND id < $3 COLLATE "C" ORDER BY ` + order + ` LIMIT 1000`
-		params := append(args[:2:2], endID)
+		params := slices.Concat(args, []any{endID})
 		if q.State == pay.ApprovalPending {
 			sql = `SELECT row FROM approvals WHERE NOT answered AND ` + where + ` AND (expires, id) < ($4, $3 COLLATE "C") AND expires > $5 ORDER BY ` + order + ` LIMIT 1000`
 			params = append(params, end, nanoseconds(q.Now))

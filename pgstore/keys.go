@@ -198,13 +198,13 @@ func (d *DB) Key(ctx context.Context, id string) (pay.Key, error) { return keyIn
 // LinkKey claims an unclaimed key for an organization.
 func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 	hash := d.vault.Lookup(l.Secret)
-	const bySecret = `SELECT row FROM keys WHERE secret_hash = $1`
-	seen, err := one[pay.Key](ctx, d.pool, pay.ErrKeyNotFound, bySecret, hash[:])
+	const byHash = `SELECT row FROM keys WHERE secret_hash = $1`
+	seen, err := one[pay.Key](ctx, d.pool, pay.ErrKeyNotFound, byHash, hash[:])
 	if err != nil {
 		return pay.Key{}, err
 	}
 	err = d.change(ctx, []string{configuration, keyLock(seen.ID)}, func(t *tx) error {
-		was, err := one[pay.Key](ctx, t, pay.ErrKeyNotFound, bySecret, hash[:])
+		was, err := one[pay.Key](ctx, t, pay.ErrKeyNotFound, byHash, hash[:])
 		if err != nil {
 			return err
 		}

@@ -302,7 +302,7 @@ func scanDay(k kind, r pgx.CollectableRow) (q question, row []byte, err error) {
 	var day int32
 	q.kind = k
 	err = r.Scan(&q.a, &day, &row)
-	q.b = string(rune(day))
+	q.b = string(day)
 	return q, row, err
 }
 
@@ -325,7 +325,7 @@ func scanCounter(s *state, r pgx.CollectableRow) error {
 
 // empty makes the answers of questions that no row may answer.
 func (s *state) empty(q question) {
-	switch q.kind {
+	switch q.kind { //nolint:exhaustive // the others have a zero value
 	case askLiving, askAwaited, askTransaction, askReconciled:
 		s.sets[q] = map[string]bool{}
 	case askHost:

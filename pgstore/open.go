@@ -91,14 +91,14 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		d.pool.Close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	go d.commitLoop()
+	go d.commitLoop() //nolint:gosec // it outlives the opening
 	return d, nil
 }
 
 // migrate brings the schema up to date. Nodes that start together race; the loser looks again.
 func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 	db := stdlib.OpenDB(*config)
-	defer db.Close()
+	defer func() { _ = db.Close() }() // nothing was left to write
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ type state struct {
 	wroteSettings bool
 }
 
-// keyRead is what Begin reads of a key.
+// keyRead holds what a decision reads of a key.
 type keyRead struct{ revision uint64 }
 
 // use tells who may use a wallet.
@@ -159,8 +159,8 @@ func searches(p *pay.Payment) (list []question) {
 	return list
 }
 
-// transactionKey is what the hash of a transaction is found by: 32 bytes, or text that is no hash in
-// lower case.
+// transactionKey returns the form in which the hash of a transaction is searched for: 32 bytes, or text
+// that is no hash in lower case.
 func transactionKey(hash string) string {
 	if n, err := x402.ParseNonce(hash); err == nil {
 		return string(n[:])
@@ -288,7 +288,7 @@ func (s *state) prepare(p *pay.Payment, e *pay.SpendEvent) error {
 }
 
 func dayQuestions(p *pay.Payment, e *pay.SpendEvent) (day, wallet question) {
-	n := string(rune(dayNumber(e.Created)))
+	n := string(dayNumber(e.Created))
 	return question{askDay, p.KeyID, n}, question{askWalletDay, p.WalletID, n}
 }
 

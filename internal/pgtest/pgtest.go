@@ -4,6 +4,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,7 +41,11 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	s.dir = dir
 	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
 		if s.as, err = credential("postgres"); err == nil {
@@ -105,7 +110,7 @@ func credential(name string) (*syscall.Credential, error) {
 }
 
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...)
+	c := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...) //nolint:gosec // the server's own programs
 	c.Dir = s.dir
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
 	return c
@@ -127,8 +132,8 @@ func (s *Server) Exec(t testing.TB, sql string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close(context.WithoutCancel(t.Context()))
-	if _, err := c.Exec(t.Context(), sql); err != nil {
+	_, err = c.Exec(t.Context(), sql)
+	if err := errors.Join(err, c.Close(context.WithoutCancel(t.Context()))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,7 +145,7 @@ func (s *Server) EndConnections(t testing.TB) (n int64) {
 	if err != nil {
 		return 0
 	}
-	defer c.Close(context.WithoutCancel(t.Context()))
+	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }() // the server may be away by now
 	tag, err := c.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 	if err != nil {
 		return 0
