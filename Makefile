@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,13 +47,17 @@ image: licences ## the container image, with podman, buildah or docker
 JOBS ?= 2
 
 test: ## everything that a change must pass but the linters: Go with -race, end to end, the clients, the contract
-	@$(MAKE) --no-print-directory -k -j$(JOBS) test-go test-e2e test-python test-typescript test-runtimes contracts-check
+	@$(MAKE) --no-print-directory -k -j$(JOBS) test-go test-e2e test-postgres test-python test-typescript test-runtimes contracts-check
 
 # $(call timed,commands) is a recipe that says how the commands went, and how long they took.
 timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
 
 test-go: ## unit, property and integration tests
-	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v /e2e))
+	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v -e /e2e -e /pgstore))
+
+# A server of its own for each test: the store of one node and of three, and connections that are lost.
+test-postgres: ## the store in PostgreSQL, which must be installed
+	$(call timed,$(GOTEST) ./pgstore)
 
 # One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of
 # their own, built without the race detector; only e2e/faults has purser in its own process.
