@@ -55,10 +55,10 @@ timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] &&
 test-go: ## unit, property and integration tests
 	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v -e /e2e -e /pgstore))
 
-# A server of its own for each test: the store of one node and of three, and connections that are lost. With -race the suite
-# takes four times as long, so it is on where several nodes fight.
+# A server of its own for each test: the store of one node and of three, and connections that are lost. RACE=-race turns
+# the race detector on, which takes four times as long.
 test-postgres: ## the store in PostgreSQL, which must be installed
-	$(call timed,$(GO) test -timeout 15m -skip LostConnections ./pgstore; $(GOTEST) -run LostConnections ./pgstore)
+	$(call timed,$(GO) test $(RACE) -timeout 15m ./pgstore)
 
 # One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of
 # their own, built without the race detector; only e2e/faults has purser in its own process.
