@@ -167,7 +167,7 @@ func approvalStory(a pay.Approval, now time.Time, by string) string {
 		if a.Answer == pay.Approved {
 			return "It was approved by " + by + at + ", and the agent did not come back in time. Nothing was paid."
 		}
-		return "Nobody answered before " + momentOf(a.Expires, inText).Text + ". Nothing was paid. If the agent asks again, its request appears here anew."
+		return "No person answered before " + momentOf(a.Expires, inText).Text + ". Nothing was paid. If the agent asks again, its request appears here anew."
 	case pay.ApprovalUsed:
 	}
 	return "It was approved by " + by + at + ", and its payment began on " + momentOf(a.Used, inText).Text + "."

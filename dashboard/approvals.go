@@ -76,7 +76,7 @@ var approvalTabs = []struct {
 	{pay.ApprovalApproved, "Approved", "These payments were approved and are not made yet: purser makes them when the agent repeats its request.", "No approved payment waits for its agent."},
 	{pay.ApprovalUsed, "Used", "These payments were approved and begun.", "No approval was used yet."},
 	{pay.ApprovalDenied, "Denied", "These payments were denied. Nothing was paid.", "No payment was denied."},
-	{pay.ApprovalExpired, "Expired", "Nobody answered in time, or the agent did not come back. Nothing was paid.", "No approval has expired."},
+	{pay.ApprovalExpired, "Expired", "No person answered in time, or the agent did not come back. Nothing was paid.", "No approval has expired."},
 }
 
 // approvals serves GET /dashboard/approvals. ?state= selects a state, and ?before= is the last approval

@@ -185,7 +185,7 @@ func TestAnApprovalExpiresWhileItsPageIsOpen(t *testing.T) {
 		t.Errorf("once it has expired: %d %v", got.status, got.header)
 	}
 	ada.auth = w.clock.now()
-	ada.post(approvalPath(held), "answer", "approve").is(http.StatusConflict, "Your answer came too late", "Nobody answered before", "Nothing was paid")
+	ada.post(approvalPath(held), "answer", "approve").is(http.StatusConflict, "Your answer came too late", "No person answered before", "Nothing was paid")
 	ada.get("/dashboard/approvals?state=expired").is(200, approvalPath(held))
 	ada.get("/dashboard/approvals").is(200, "No payment waits", approvalPath(held))
 	if again := w.asks(ada.key, "https://api.example.com/report", "600000"); again.ID == held.ID {

@@ -87,7 +87,7 @@ func ParseWebhook(raw string) (Destination, error) {
 	case u.User != nil || u.Fragment != "":
 		return d, errors.New("a webhook has no user and no fragment")
 	case u.Scheme == "http" && !inside(u.Hostname()):
-		return d, errors.New("use https: over http anybody on the way reads the messages")
+		return d, errors.New("use https: over http everyone on the way reads the messages")
 	}
 	if !named {
 		for _, c := range chatHosts {
