@@ -102,7 +102,12 @@ func TestListenerBounds(t *testing.T) {
 		return c
 	}
 	slow := dial()
-	_, _ = fmt.Fprintf(slow, "POST /api-keys HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\n", at)
+	_, _ = fmt.Fprintf(slow, "POST /api-keys HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", at)
+	answers := bufio.NewReader(slow)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") { // it is under way
+		t.Fatal(line, err)
+	}
+	_, _ = answers.ReadString('\n')
 	for range 50 {
 		dial()
 	}
@@ -111,7 +116,7 @@ func TestListenerBounds(t *testing.T) {
 	}
 	// One with a request under way is none of those that have to go.
 	_, _ = io.WriteString(slow, "{}")
-	resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	resp, err := http.ReadResponse(answers, nil)
 	if err != nil || resp.StatusCode != 201 {
 		t.Errorf("%v %v", resp, err)
 	}
