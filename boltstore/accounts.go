@@ -2,79 +2,16 @@ package boltstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
-// accountIdentity names an account in the vault.
-func accountIdentity(id string) string { return "account/" + id }
-
-// accountRow holds an account as it is stored. Issuer and subject are in clear, because the index
-// is made of them. The name and address of the person are sealed.
-type accountRow struct {
-	ID             string    `json:"ID"`
-	Issuer         string    `json:"Issuer"`
-	Subject        string    `json:"Subject"`
-	OrganizationID string    `json:"OrganizationID"`
-	Created        time.Time `json:"Created"`
-	SignedIn       time.Time `json:"SignedIn"`
-	Generation     uint64    `json:"Generation,omitempty"`
-	Person         []byte    `json:"Person"` // person, sealed
-}
-
-// person holds the fields of an account that only the dashboard shows.
-type person struct {
-	Name  string `json:"Name"`
-	Email string `json:"Email"`
-}
-
-// identityKey makes the index key of an identity.
-func identityKey(issuer, subject string) []byte {
-	hash := pay.HashOf("identity", issuer, subject)
-	return hash[:]
-}
-
-// accountRowOf seals an account into its row.
-func (d *DB) accountRowOf(a pay.Account) (row accountRow, err error) {
-	text, err := json.Marshal(person{a.Name, a.Email})
-	if err != nil {
-		return row, fmt.Errorf("encode account: %w", err)
-	}
-	sealed, err := d.vault.Load().Seal(text, accountIdentity(a.ID))
-	if err != nil {
-		return row, fmt.Errorf("seal account: %w", err)
-	}
-	return accountRow{
-		ID: a.ID, Issuer: a.Issuer, Subject: a.Subject, OrganizationID: a.OrganizationID,
-		Created: a.Created, SignedIn: a.SignedIn, Generation: a.Generation, Person: sealed,
-	}, nil
-}
-
-// account opens a row.
-func (d *DB) account(row accountRow) (pay.Account, error) {
-	a := pay.Account{
-		ID: row.ID, Identity: pay.Identity{Issuer: row.Issuer, Subject: row.Subject}, OrganizationID: row.OrganizationID,
-		Created: row.Created, SignedIn: row.SignedIn, Generation: row.Generation,
-	}
-	text, err := d.vault.Load().Unseal(row.Person, accountIdentity(row.ID))
-	if err != nil {
-		return pay.Account{}, fmt.Errorf("account %s: %w", row.ID, err)
-	}
-	var p person
-	if err := json.Unmarshal(text, &p); err != nil {
-		return pay.Account{}, fmt.Errorf("account %s: %w", row.ID, err)
-	}
-	a.Name, a.Email = p.Name, p.Email
-	return a, nil
-}
-
-func accountIn(tx *bbolt.Tx, id string) (row accountRow, err error) {
+func accountIn(tx *bbolt.Tx, id string) (row codec.Account, err error) {
 	encoded := tx.Bucket(accountsBucket).Get([]byte(id))
 	if encoded == nil {
 		return row, pay.ErrAccountNotFound
@@ -85,7 +22,7 @@ func accountIn(tx *bbolt.Tx, id string) (row accountRow, err error) {
 	return row, nil
 }
 
-func (b *batch) putAccount(row accountRow) error {
+func (b *batch) putAccount(row codec.Account) error {
 	encoded, err := encodeRow(row)
 	if err != nil {
 		return err
@@ -102,7 +39,7 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 	if err != nil {
 		return a, false, err
 	}
-	identity := identityKey(e.Account.Issuer, e.Account.Subject)
+	identity := codec.AccountKey(e.Account.Issuer, e.Account.Subject)
 	err = d.do(ctx, &op{run: func(b *batch) error {
 		if err := d.disk.checkSpace(); err != nil {
 			return err
@@ -120,7 +57,7 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 				a.OrganizationID, begins = was.OrganizationID, false
 			}
 		}
-		row, err := d.accountRowOf(a)
+		row, err := codec.SealAccount(d.vault.Load(), a)
 		if err != nil {
 			return err
 		}
@@ -157,7 +94,7 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 
 // Account finds an account by id.
 func (d *DB) Account(ctx context.Context, id string) (pay.Account, error) {
-	var row accountRow
+	var row codec.Account
 	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
 		row, err = accountIn(tx, id)
 		return err
@@ -165,12 +102,12 @@ func (d *DB) Account(ctx context.Context, id string) (pay.Account, error) {
 	if err != nil {
 		return pay.Account{}, err
 	}
-	return d.account(row)
+	return row.Unseal(d.vault.Load())
 }
 
 // EndSessions begins an account's next generation.
 func (d *DB) EndSessions(ctx context.Context, accountID string) (pay.Account, error) {
-	var row accountRow
+	var row codec.Account
 	err := d.do(ctx, &op{run: func(b *batch) (err error) {
 		if row, err = accountIn(b.tx, accountID); err != nil {
 			return err
@@ -181,5 +118,5 @@ func (d *DB) EndSessions(ctx context.Context, accountID string) (pay.Account, er
 	if err != nil {
 		return pay.Account{}, err
 	}
-	return d.account(row)
+	return row.Unseal(d.vault.Load())
 }

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
 )
@@ -314,7 +315,7 @@ func TestCheckOfAccounts(t *testing.T) {
 	put := func(bucket []byte, key, value string) func(*bbolt.Tx) error {
 		return func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put([]byte(key), []byte(value)) }
 	}
-	edit := func(change func(*accountRow)) func(*bbolt.Tx) error {
+	edit := func(change func(*codec.Account)) func(*bbolt.Tx) error {
 		return func(tx *bbolt.Tx) error {
 			k, _ := first(tx, accountsBucket)
 			row, err := accountIn(tx, string(k))
@@ -344,14 +345,14 @@ func TestCheckOfAccounts(t *testing.T) {
 			return tx.Bucket(identitiesBucket).Put([]byte("x"), bytes.Clone(v))
 		}, "which is not its own"},
 		{"organization lost", remove(orgsBucket), "which is not there"},
-		{"another subject", edit(func(a *accountRow) { a.Subject = "eve" }), "not found by its identity"},
-		{"another organization", edit(func(a *accountRow) { a.OrganizationID = "org" }), "organization org, which is not there"},
+		{"another subject", edit(func(a *codec.Account) { a.Subject = "eve" }), "not found by its identity"},
+		{"another organization", edit(func(a *codec.Account) { a.OrganizationID = "org" }), "organization org, which is not there"},
 		{"an organization of two", func(tx *bbolt.Tx) error {
 			last, _ := tx.Bucket(accountsBucket).Cursor().Last()
 			other, err := accountIn(tx, string(last))
-			return errors.Join(err, edit(func(a *accountRow) { a.OrganizationID = other.OrganizationID })(tx))
+			return errors.Join(err, edit(func(a *codec.Account) { a.OrganizationID = other.OrganizationID })(tx))
 		}, "have one organization"},
-		{"person unreadable", edit(func(a *accountRow) { a.Person[9] ^= 1 }), "secret of account"},
+		{"person unreadable", edit(func(a *codec.Account) { a.Person[9] ^= 1 }), "secret of account"},
 		{"session lost", remove(sessionsBucket), "not its own"},
 		{"session unlisted", remove(sessionsExpiryBucket), "not listed by when it expires"},
 		{"session of an unknown encoding", put(sessionsBucket, "x", "\xffx"), "unknown encoding"},

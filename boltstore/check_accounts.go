@@ -3,6 +3,8 @@ package boltstore
 import (
 	"bytes"
 	"context"
+
+	"github.com/purserpay/purser/internal/codec"
 )
 
 // accounts compares every account with its organization and the index of identities.
@@ -17,7 +19,7 @@ func (c *checker) accounts(ctx context.Context) error {
 		if a.ID != string(id) {
 			c.fault("account %s is stored as %s", a.ID, id)
 		}
-		if found := c.tx.Bucket(identitiesBucket).Get(identityKey(a.Issuer, a.Subject)); !bytes.Equal(found, id) {
+		if found := c.tx.Bucket(identitiesBucket).Get(codec.AccountKey(a.Issuer, a.Subject)); !bytes.Equal(found, id) {
 			c.fault("account %s is not found by its identity", id)
 		}
 		if a.OrganizationID != "" { // of its own; no account has one that it shares
@@ -29,13 +31,13 @@ func (c *checker) accounts(ctx context.Context) error {
 			}
 			orgs[a.OrganizationID] = string(id)
 		}
-		c.secret("account "+string(id), a.Person, accountIdentity(a.ID))
+		c.secret("account "+string(id), a.Person, codec.AccountSecret(a.ID))
 	})
 	if err != nil {
 		return err
 	}
 	return c.each(ctx, identitiesBucket, func(key, id []byte) {
-		if a, err := accountIn(c.tx, string(id)); err != nil || !bytes.Equal(key, identityKey(a.Issuer, a.Subject)) {
+		if a, err := accountIn(c.tx, string(id)); err != nil || !bytes.Equal(key, codec.AccountKey(a.Issuer, a.Subject)) {
 			c.fault("an identity leads to account %s, which is not its own", id)
 		}
 	})
@@ -55,7 +57,7 @@ func (c *checker) sessions(ctx context.Context) error {
 		if !c.has(sessionsExpiryBucket, joinKey(encodeTime(s.Expires), string(id))) {
 			c.fault("a session is not listed by when it expires")
 		}
-		c.secret("a session", s.Data, sessionIdentity(string(id)))
+		c.secret("a session", s.Data, codec.SessionSecret(string(id)))
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package boltstore
 import (
 	"bytes"
 	"context"
+
+	"github.com/purserpay/purser/internal/codec"
 )
 
 // keys compares every key with its hash, the revision of its policy and its secret.
@@ -41,7 +43,7 @@ func (c *checker) keys(ctx context.Context) error {
 		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Kept() != (sealed != nil) {
 			c.fault("key %s: only claimed keys and the exec key have a copy of their secret, and all of them do", id)
 		} else if sealed != nil {
-			c.secret("key "+k.ID, sealed, keyIdentity(k.ID))
+			c.secret("key "+k.ID, sealed, codec.KeySecret(k.ID))
 		}
 	})
 	if err != nil {
@@ -141,6 +143,6 @@ func (c *checker) wallets(ctx context.Context) error {
 		if !c.has(walletsBucket, id) {
 			c.fault("there is key material for wallet %s, which is not there", id)
 		}
-		c.secret("wallet "+string(id), sealed, walletIdentity(string(id)))
+		c.secret("wallet "+string(id), sealed, codec.WalletSecret(string(id)))
 	})
 }

@@ -118,11 +118,11 @@ func everyStoredValue() map[string]any {
 			Answer: pay.Approved, Answered: second(2), By: actor, Reason: "needed", PaymentID: "payment-1", Used: second(3),
 		},
 		"approval-new": pay.Approval{},
-		"account": accountRow{
+		"account": codec.Account{
 			ID: "account-1", Issuer: "https://idp.example.com", Subject: "sub-1", OrganizationID: "org-1", Created: second(1), SignedIn: second(2),
 			Generation: 3, Person: []byte("sealed"),
 		},
-		"person":  person{Name: "Olga", Email: "olga@example.com"},
+		"person":  codec.Person{Name: "Olga", Email: "olga@example.com"},
 		"session": sessionRow{Expires: second(1), Data: []byte("sealed")},
 		"notice": pay.Notice{
 			Number: 7, ID: "notice-1", At: second(1), Kind: pay.NoticeBudget80, Once: "once", KeyID: "key-1", OrganizationID: "organization-1", WalletID: "wallet-1",
@@ -204,7 +204,7 @@ func stored(t *testing.T, value any) []byte {
 		encoded = codec.EncodeEvent(&v)
 	case []pay.Declined:
 		encoded, err = encodeDeclined(v)
-	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, person: // without a version
+	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, codec.Person: // without a version
 		encoded, err = json.Marshal(v)
 	default:
 		encoded, err = encodeRow(v)
@@ -297,11 +297,11 @@ func TestStoredDerivations(t *testing.T) {
 		Tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(100)}}},
 	}
 	for name, is := range map[string]struct{ got, want string }{
-		"identity":         {hex.EncodeToString(identityKey("https://idp.example.com", "sub-1")), "eed2aed477cc399a8a90fd976eee2aaefb8a792d73c9e45b3fc48d748ae0c018"},
-		"account's secret": {accountIdentity("1"), "account/1"},
-		"key's secret":     {keyIdentity("1"), "api-key/1"},
-		"session's secret": {sessionIdentity("1"), "session/1"},
-		"wallet's secret":  {walletIdentity("1"), "wallet/1"},
+		"identity":         {hex.EncodeToString(codec.AccountKey("https://idp.example.com", "sub-1")), "eed2aed477cc399a8a90fd976eee2aaefb8a792d73c9e45b3fc48d748ae0c018"},
+		"account's secret": {codec.AccountSecret("1"), "account/1"},
+		"key's secret":     {codec.KeySecret("1"), "api-key/1"},
+		"session's secret": {codec.SessionSecret("1"), "session/1"},
+		"wallet's secret":  {codec.WalletSecret("1"), "wallet/1"},
 		"key by secret":    {hex.EncodeToString(lookup[:]), "787ee845fcab9f9e01fcf84f498e965730df3a31ec851d4ac36edee71f98734f"},
 		"nonce":            {hex.EncodeToString(nonce[:]), "5bde775b33112f80d39b81f4a743eac11d0cae9a72a655fabced8683490d4fa4"},
 		"day of spend":     {hex.EncodeToString(day.Encode()), "010302012c0101010f6170692e6578616d706c652e636f6d0201c8000105637261776c01016400"},

@@ -9,11 +9,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
-
-// keyIdentity names the secret of a key in the vault.
-func keyIdentity(id string) string { return "api-key/" + id }
 
 // newKey holds a key that is ready to be written.
 type newKey struct {
@@ -71,7 +69,7 @@ func (d *DB) createKey(b *batch, n newKey) error {
 	var sealed []byte
 	if n.Kept() {
 		var err error
-		if sealed, err = d.vault.Load().Seal([]byte(n.Secret), keyIdentity(n.ID)); err != nil {
+		if sealed, err = d.vault.Load().Seal([]byte(n.Secret), codec.KeySecret(n.ID)); err != nil {
 			return fmt.Errorf("create key: %w", err)
 		}
 	}
@@ -150,35 +148,17 @@ func (d *DB) ListKeys(ctx context.Context, after string, limit int) ([]pay.Key, 
 
 // SetPolicy replaces a key's policy.
 func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
 }
 
 // SetPolicyAt replaces the policy of a key that has a revision.
 func (d *DB) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		if k.PolicyRevision != revision {
-			return k, false, pay.ErrPolicyChanged
-		}
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
 }
 
 // AdoptKey makes a key the operator's.
 func (d *DB) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {
-		if k.Operator {
-			return k, false, nil
-		}
-		k.Operator = true
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, pay.EditAdoption())
 }
 
 // StopKey applies a stop to a key.
@@ -187,7 +167,7 @@ func (d *DB) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key,
 }
 
 // editKey replaces a key by the result of edit, if that is a change.
-func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit func(pay.Key) (k pay.Key, changed bool, err error)) (k pay.Key, err error) {
+func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (k pay.Key, err error) {
 	err = d.do(ctx, &op{run: func(b *batch) error {
 		was, err := keyIn(b.tx, keyID)
 		if err != nil {
@@ -296,7 +276,7 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
-		sealed, err := d.vault.Load().Seal([]byte(l.Secret), keyIdentity(k.ID))
+		sealed, err := d.vault.Load().Seal([]byte(l.Secret), codec.KeySecret(k.ID))
 		if err != nil {
 			return fmt.Errorf("link key: %w", err)
 		}
@@ -334,7 +314,7 @@ func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 	if sealed == nil {
 		return "", pay.ErrNotRevealable
 	}
-	secret, err := d.vault.Load().Unseal(sealed, keyIdentity(keyID))
+	secret, err := d.vault.Load().Unseal(sealed, codec.KeySecret(keyID))
 	if err != nil {
 		return "", fmt.Errorf("reveal key %s: %w", keyID, err)
 	}

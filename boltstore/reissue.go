@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -29,7 +30,7 @@ func (d *DB) ReissueKey(ctx context.Context, r pay.Reissue) (k pay.Key, err erro
 			return fmt.Errorf("reissue key %s: no hash of its secret is there", k.ID)
 		}
 		if k.Kept() {
-			sealed, err := d.vault.Load().Seal([]byte(r.Secret), keyIdentity(k.ID))
+			sealed, err := d.vault.Load().Seal([]byte(r.Secret), codec.KeySecret(k.ID))
 			if err != nil {
 				return fmt.Errorf("reissue key: %w", err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -142,14 +143,14 @@ func sealedBuckets() []sealedRows {
 		return row, func(sealed []byte) ([]byte, error) { return sealed, nil }, nil
 	}
 	return []sealedRows{
-		{walletSecretsBucket, walletIdentity, whole},
-		{keySecretsBucket, keyIdentity, whole},
-		{accountsBucket, accountIdentity, func(encoded []byte) ([]byte, func([]byte) ([]byte, error), error) {
-			var row accountRow
+		{walletSecretsBucket, codec.WalletSecret, whole},
+		{keySecretsBucket, codec.KeySecret, whole},
+		{accountsBucket, codec.AccountSecret, func(encoded []byte) ([]byte, func([]byte) ([]byte, error), error) {
+			var row codec.Account
 			err := decodeRow(encoded, &row)
 			return row.Person, func(sealed []byte) ([]byte, error) { row.Person = sealed; return encodeRow(row) }, err
 		}},
-		{sessionsBucket, sessionIdentity, func(encoded []byte) ([]byte, func([]byte) ([]byte, error), error) {
+		{sessionsBucket, codec.SessionSecret, func(encoded []byte) ([]byte, func([]byte) ([]byte, error), error) {
 			var row sessionRow
 			err := decodeRow(encoded, &row)
 			return row.Data, func(sealed []byte) ([]byte, error) { row.Data = sealed; return encodeRow(row) }, err

@@ -10,11 +10,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
-
-// sessionIdentity names the data of a session in the vault.
-func sessionIdentity(id string) string { return "session/" + id }
 
 // sessionRow holds a session as it is stored.
 type sessionRow struct {
@@ -43,7 +41,7 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
-		sealed, err := d.vault.Load().Seal(s.Data, sessionIdentity(s.ID))
+		sealed, err := d.vault.Load().Seal(s.Data, codec.SessionSecret(s.ID))
 		if err != nil {
 			return fmt.Errorf("put session: %w", err)
 		}
@@ -91,7 +89,7 @@ func (d *DB) Session(ctx context.Context, id string) (pay.Session, error) {
 	if err != nil {
 		return pay.Session{}, err
 	}
-	data, err := d.vault.Load().Unseal(row.Data, sessionIdentity(id))
+	data, err := d.vault.Load().Unseal(row.Data, codec.SessionSecret(id))
 	if err != nil {
 		return pay.Session{}, fmt.Errorf("session: %w", err)
 	}

@@ -9,12 +9,10 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
-
-// walletIdentity names the key material of a wallet in the vault.
-func walletIdentity(id string) string { return "wallet/" + id }
 
 // CreateWallet stores a wallet unless its key, or the organization of its key, has as many live
 // ones as it may: pay.ErrWalletLimit. An address has one wallet: pay.ErrAddressTaken.
@@ -53,7 +51,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 			}
 		}
 		if w.Secret != nil {
-			sealed, err := d.vault.Load().Seal(w.Secret, walletIdentity(w.ID))
+			sealed, err := d.vault.Load().Seal(w.Secret, codec.WalletSecret(w.ID))
 			if err != nil {
 				return fmt.Errorf("create wallet: %w", err)
 			}
@@ -225,7 +223,7 @@ func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	secret, err := d.vault.Load().Unseal(sealed, walletIdentity(id))
+	secret, err := d.vault.Load().Unseal(sealed, codec.WalletSecret(id))
 	if err != nil {
 		return nil, fmt.Errorf("wallet %s: %w", id, err)
 	}

@@ -8,11 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
-
-// keyIdentity names the secret of a key in the vault.
-func keyIdentity(id string) string { return "api-key/" + id }
 
 const keyByID = `SELECT row FROM keys WHERE id = $1`
 
@@ -68,7 +66,7 @@ func (t *tx) createKey(k pay.NewKey) error {
 	var sealed []byte
 	if k.Kept() {
 		var err error
-		if sealed, err = t.d.vault.Seal([]byte(k.Secret), keyIdentity(k.ID)); err != nil {
+		if sealed, err = t.d.vault.Seal([]byte(k.Secret), codec.KeySecret(k.ID)); err != nil {
 			return fmt.Errorf("create key: %w", err)
 		}
 	}
@@ -107,35 +105,17 @@ func (d *DB) ListKeys(ctx context.Context, after string, limit int) ([]pay.Key, 
 
 // SetPolicy replaces a key's policy.
 func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
 }
 
 // SetPolicyAt replaces the policy of a key that has a revision.
 func (d *DB) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		if k.PolicyRevision != revision {
-			return k, false, pay.ErrPolicyChanged
-		}
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
 }
 
 // AdoptKey makes a key the operator's.
 func (d *DB) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {
-		if k.Operator {
-			return k, false, nil
-		}
-		k.Operator = true
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, pay.EditAdoption())
 }
 
 // StopKey applies a stop to a key.
@@ -145,7 +125,7 @@ func (d *DB) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key,
 
 // editKey replaces a key by the result of edit, if that is a change. It holds the lock of the key's
 // payments, so that no decision is under way.
-func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit func(pay.Key) (k pay.Key, changed bool, err error)) (k pay.Key, err error) {
+func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (k pay.Key, err error) {
 	err = d.change(ctx, []string{configuration, keyLock(keyID)}, func(t *tx) error {
 		was, err := keyIn(t.ctx, t, keyID)
 		if err != nil {
@@ -215,7 +195,7 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if k, err = l.Apply(was, org, known, keys); err != nil {
 			return err
 		}
-		sealed, err := d.vault.Seal([]byte(l.Secret), keyIdentity(k.ID))
+		sealed, err := d.vault.Seal([]byte(l.Secret), codec.KeySecret(k.ID))
 		if err != nil {
 			return fmt.Errorf("link key: %w", err)
 		}
@@ -243,7 +223,7 @@ func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	secret, err := d.vault.Unseal(sealed, keyIdentity(keyID))
+	secret, err := d.vault.Unseal(sealed, codec.KeySecret(keyID))
 	if err != nil {
 		return "", fmt.Errorf("reveal key %s: %w", keyID, err)
 	}
@@ -268,7 +248,7 @@ func (d *DB) ReissueKey(ctx context.Context, r pay.Reissue) (k pay.Key, err erro
 			return err
 		}
 		if k.Kept() {
-			sealed, err := d.vault.Seal([]byte(r.Secret), keyIdentity(k.ID))
+			sealed, err := d.vault.Seal([]byte(r.Secret), codec.KeySecret(k.ID))
 			if err != nil {
 				return fmt.Errorf("reissue key: %w", err)
 			}

@@ -8,11 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
-
-// sessionIdentity names the data of a session in the vault.
-func sessionIdentity(id string) string { return "session/" + id }
 
 // sessionsLock is held while sessions are counted.
 const sessionsLock = "sessions"
@@ -23,7 +21,7 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 	if s.ID == "" || len(s.Data) > pay.MaxSessionData {
 		return errors.New("put session: no id, or too long")
 	}
-	sealed, err := d.vault.Seal(s.Data, sessionIdentity(s.ID))
+	sealed, err := d.vault.Seal(s.Data, codec.SessionSecret(s.ID))
 	if err != nil {
 		return fmt.Errorf("put session: %w", err)
 	}
@@ -48,7 +46,7 @@ func (d *DB) Session(ctx context.Context, id string) (pay.Session, error) {
 	if err != nil {
 		return pay.Session{}, err
 	}
-	data, err := d.vault.Unseal(sealed, sessionIdentity(id))
+	data, err := d.vault.Unseal(sealed, codec.SessionSecret(id))
 	if err != nil {
 		return pay.Session{}, fmt.Errorf("session: %w", err)
 	}

@@ -9,12 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
-
-// walletIdentity names the key material of a wallet in the vault.
-func walletIdentity(id string) string { return "wallet/" + id }
 
 func walletIn(ctx context.Context, q querier, id string) (pay.Wallet, error) {
 	return one[pay.Wallet](ctx, q, pay.ErrWalletNotFound, `SELECT row FROM wallets WHERE id = $1`, id)
@@ -78,7 +76,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 			}
 		}
 		if w.Secret != nil {
-			if sealed, err = d.vault.Seal(w.Secret, walletIdentity(w.ID)); err != nil {
+			if sealed, err = d.vault.Seal(w.Secret, codec.WalletSecret(w.ID)); err != nil {
 				return fmt.Errorf("create wallet: %w", err)
 			}
 		}
@@ -196,7 +194,7 @@ func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	secret, err := d.vault.Unseal(sealed, walletIdentity(id))
+	secret, err := d.vault.Unseal(sealed, codec.WalletSecret(id))
 	if err != nil {
 		return nil, fmt.Errorf("wallet %s: %w", id, err)
 	}

@@ -93,7 +93,7 @@ func (s *Store) ListKeys(ctx context.Context, after string, limit int) ([]pay.Ke
 }
 
 // revise replaces a key by what edit makes of it. Nothing is written if that is no change.
-func (s *Store) revise(ctx context.Context, keyID string, action pay.Action, edit func(k pay.Key) (now pay.Key, changed bool, err error)) (pay.Key, error) {
+func (s *Store) revise(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (pay.Key, error) {
 	var k pay.Key
 	err := s.change(ctx, func(r *rows) (pay.Change, error) {
 		was, err := r.byID(keyID)
@@ -115,35 +115,17 @@ func (s *Store) revise(ctx context.Context, keyID string, action pay.Action, edi
 
 // SetPolicy replaces a key's policy.
 func (s *Store) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return s.revise(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
 }
 
 // SetPolicyAt replaces the policy of a key that has a revision.
 func (s *Store) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
-		if k.PolicyRevision != revision {
-			return k, false, pay.ErrPolicyChanged
-		}
-		k.Policy = pol
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return s.revise(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
 }
 
 // AdoptKey makes a key the operator's.
 func (s *Store) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {
-		if k.Operator {
-			return k, false, nil
-		}
-		k.Operator = true
-		k.PolicyRevision++
-		return k, true, nil
-	})
+	return s.revise(ctx, keyID, pay.ActionKeyAdopt, pay.EditAdoption())
 }
 
 // StopKey applies a stop to a key.
