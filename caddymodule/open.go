@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/metrics"
@@ -101,6 +102,9 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		ApprovalWait: a.settings.approvalWait, ApprovalExpiry: a.settings.approvalExpiry,
 		Names: a.settings.names(),
 	}
+	if shared, ok := home.store.(interface{ Now() time.Time }); ok { // leases count by its clock
+		o.Clock, o.Time = shared.Now, pay.NewTimekeeper(shared.Now)
+	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: facilitator: %w", err)
@@ -123,7 +127,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	t.books, err = books.New(books.Options{
 		Store: home.store, Wallets: wallets, Logger: o.Logger, Networks: o.Networks, Plans: o.Plans, NoPlans: o.NoPlans,
-		KeyCreated: metrics.Process.Keys.Inc,
+		KeyCreated: metrics.Process.Keys.Inc, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("purser: %w", err)

@@ -130,6 +130,7 @@ func (d *DB) drain(first *op) (ops []*op) {
 
 // serve makes operations durable and answers them.
 func (d *DB) serve(ctx context.Context, ops []*op) {
+	began := time.Now()
 	results := make([]error, len(ops))
 	var locks []string
 	var live []int
@@ -145,6 +146,9 @@ func (d *DB) serve(ctx context.Context, ops []*op) {
 			results[i] = unavailable(ctx, err)
 		}
 	}
+	d.meters.batches.Add(1)
+	d.meters.operations.Add(uint64(len(ops)))
+	d.meters.batchTime.Add(int64(time.Since(began)))
 	for i, o := range ops {
 		o.answer <- results[i]
 	}
@@ -179,6 +183,7 @@ func (d *DB) transact(ctx context.Context, ops []*op, live []int, results []erro
 		default:
 			return err
 		}
+		d.meters.repeats.Add(1)
 		d.log.WarnContext(ctx, "store: a batch is repeated", "error", err)
 	}
 	return err
@@ -271,11 +276,13 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	trip.Queue(takeLocks, bytesFrom(b.locks))
 	asked := s.queue(&trip)
+	began := time.Now()
 	answers := c.SendBatch(ctx, &trip)
 	err := execAll(answers, 2+min(1, len(unlisted)))
 	if err == nil {
 		err = s.receive(answers, asked)
 	}
+	b.meters.lockTime.Add(int64(time.Since(began)))
 	return errors.Join(err, answers.Close())
 }
 

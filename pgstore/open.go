@@ -28,9 +28,12 @@ type Options struct {
 	MasterKey vault.Source
 	// World is the required world: "" for an ordinary store, pay.SandboxWorld for one of purser-sandbox.
 	World string
-	// Clock tells the time of the audit. Default: time.Now.
+	// Dir is a folder of this node, for outcomes that wait for the database. "": they wait in memory
+	// alone, and a kill meanwhile loses them.
+	Dir string
+	// Clock is this node's own. DB.Now tells the database's time by it. Default: time.Now.
 	Clock pay.Clock
-	// Logger hears of lost connections. Default: discarded.
+	// Logger hears of outages and lost connections. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -44,15 +47,20 @@ var (
 
 // DB keeps a pay.Store in a database. It is safe for concurrent use.
 type DB struct {
-	pool  *pgxpool.Pool
-	clock pay.Clock
-	log   *slog.Logger
-	vault *vault.Vault
+	pool   *pgxpool.Pool
+	time   clock
+	clock  pay.Clock // Now
+	log    *slog.Logger
+	vault  *vault.Vault
+	meters meters
 
 	ops      chan *op
 	closing  chan struct{}
 	finished chan struct{}
 	closed   sync.Once
+	// background ends with stop.
+	background sync.WaitGroup
+	stop       context.CancelFunc
 	// scopes remembers what a payment's outcomes lock. locked has the names that are in the table.
 	scopes, locked *memory
 	habits         *memory
@@ -67,11 +75,12 @@ var migrations embed.FS
 // vault.ErrWrongMasterKey, or an error of the database.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
-		clock: o.Clock, log: o.Logger, ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
+		log: o.Logger, ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory(), locked: newMemory(), habits: newMemory(),
 	}
-	if d.clock == nil {
-		d.clock = time.Now
+	d.clock, d.time.local = d.Now, o.Clock
+	if o.Clock == nil {
+		d.time.local = time.Now
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -87,10 +96,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err == nil {
 		err = d.identify(ctx, o)
 	}
+	if err == nil {
+		err = d.look(ctx)
+	}
 	if err != nil {
 		d.pool.Close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.stop = stop
+	d.background.Add(1)
+	go d.watch(life)
 	go d.commitLoop() //nolint:gosec // it outlives the opening
 	return d, nil
 }
@@ -195,6 +211,8 @@ func (d *DB) create(ctx context.Context, master vault.MasterKey, world string) e
 func (d *DB) Close() error {
 	d.closed.Do(func() { close(d.closing) })
 	<-d.finished
+	d.stop()
+	d.background.Wait()
 	d.pool.Close()
 	return nil
 }
