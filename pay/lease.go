@@ -116,9 +116,13 @@ func (p *Payer) schedule(h *hold, in time.Duration, until time.Time) {
 // renew extends the lease that runs until the given time. While the store cannot write
 // it tries again every second; once the lease has run out the send must stop.
 func (p *Payer) renew(h *hold, until time.Time) {
-	ctx, cancel := context.WithTimeout(h.sending, LeaseRenewal)
+	now, wait := p.now(), LeaseRenewal
+	if left := until.Sub(now); left > 0 { // a store that hangs must not delay the end of the send
+		wait = min(wait, left)
+	}
+	ctx, cancel := context.WithTimeout(h.sending, wait)
 	defer cancel()
-	next := p.now().Add(LeaseTime)
+	next := now.Add(LeaseTime)
 	err := p.store.Renew(ctx, h.id, h.fence, next)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,6 +135,6 @@ func (p *Payer) renew(h *hold, until time.Time) {
 		h.lose(ErrLeaseLost)
 	default:
 		p.log.Warn("lease not renewed, trying again", "payment", h.id, "error", err)
-		p.schedule(h, time.Second, until)
+		p.schedule(h, min(time.Second, until.Sub(p.now())), until)
 	}
 }

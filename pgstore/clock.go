@@ -94,12 +94,14 @@ func (d *DB) look(ctx context.Context) error {
 		err := c.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&base)
 		if err == nil {
 			d.time.saw(sent, d.time.local(), base)
+		} else if c.Conn().IsClosed() {
+			err = &lostConnection{err}
 		}
 		return err
 	})
 }
 
-// watch looks at the database until the store is closed.
+// watch looks at the database until the store is closed. So an outage is known before a payment meets it.
 func (d *DB) watch(ctx context.Context) {
 	defer d.background.Done()
 	next := time.NewTicker(lookEvery)
@@ -110,8 +112,15 @@ func (d *DB) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := d.look(ctx); err != nil && ctx.Err() == nil {
-			d.log.DebugContext(ctx, "store: the database's clock was not read", "error", err)
+		if d.outage.down() != "" { // see mend
+			continue
+		}
+		err := d.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			err = d.look(ctx) // the connection may have been an old one
+		}
+		if class := downClass(err); class != "" && ctx.Err() == nil {
+			d.fail(ctx, class, err)
 		}
 	}
 }

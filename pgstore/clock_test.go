@@ -16,8 +16,7 @@ import (
 // node opens a node on a database. It ends with the test.
 func node(t *testing.T, o pgstore.Options) *pgstore.DB {
 	t.Helper()
-	o.MasterKey = vault.Given(testMaster)
-	d, err := pgstore.Open(t.Context(), o)
+	d, err := pgstore.Open(t.Context(), withKey(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +26,11 @@ func node(t *testing.T, o pgstore.Options) *pgstore.DB {
 		}
 	})
 	return d
+}
+
+func withKey(o pgstore.Options) pgstore.Options {
+	o.MasterKey = vault.Given(testMaster)
+	return o
 }
 
 // keyOn makes a key.

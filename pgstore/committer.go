@@ -39,6 +39,13 @@ type op struct {
 	run func(s *state) error
 	// outlivesCaller keeps the operation in the queue after its caller has left.
 	outlivesCaller bool
+	// keep applies an outcome while nothing can be written; nil: the operation then fails. It is called with
+	// the lock of the outage held.
+	keep func(ctx context.Context) (*pay.Payment, pay.Outcome, error)
+	// granted returns the payment whose lease run has granted, or nil.
+	granted func() (p *pay.Payment, created bool)
+	// done, if any, is called once the operation is durable.
+	done func()
 
 	state  atomic.Int32
 	answer chan error
@@ -128,30 +135,56 @@ func (d *DB) drain(first *op) (ops []*op) {
 	}
 }
 
-// serve makes operations durable and answers them.
+// serve makes operations durable and answers them, or keeps their outcomes.
 func (d *DB) serve(ctx context.Context, ops []*op) {
+	if d.outage.down() != "" {
+		d.answerDown(ctx, ops, uuid.Nil)
+		return
+	}
 	began := time.Now()
 	results := make([]error, len(ops))
+	batch, err := d.write(ctx, ops, results)
+	d.meters.batches.Add(1)
+	d.meters.operations.Add(uint64(len(ops)))
+	d.meters.batchTime.Add(int64(time.Since(began)))
+	if class := downClass(err); class != "" {
+		d.fail(ctx, class, err)
+		d.answerDown(ctx, ops, batch)
+		return
+	}
+	for i, o := range ops {
+		switch {
+		case err != nil:
+			results[i] = unavailable(ctx, err)
+		case results[i] == nil && o.done != nil:
+			o.done()
+		}
+		o.answer <- results[i]
+	}
+}
+
+// write makes operations durable within batchTime. With an error it returns the batch that may be in the
+// database all the same, or zero.
+func (d *DB) write(ctx context.Context, ops []*op, results []error) (batch uuid.UUID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	var locks []string
 	var live []int
 	for i, o := range ops {
 		names, err := o.locks(ctx)
+		if downClass(err) != "" || ctx.Err() != nil {
+			return uuid.Nil, errors.Join(err, ctx.Err())
+		}
 		if results[i] = err; err == nil {
 			locks, live = append(locks, names...), append(live, i)
 		}
 	}
 	slices.Sort(locks)
-	if err := d.transact(ctx, ops, live, results, slices.Compact(locks)); err != nil {
-		for _, i := range live {
-			results[i] = unavailable(ctx, err)
-		}
+	err = d.transact(ctx, ops, live, results, slices.Compact(locks))
+	if lost, is := errors.AsType[*lostCommit](err); is {
+		batch = lost.batch
 	}
-	d.meters.batches.Add(1)
-	d.meters.operations.Add(uint64(len(ops)))
-	d.meters.batchTime.Add(int64(time.Since(began)))
-	for i, o := range ops {
-		o.answer <- results[i]
-	}
+	return batch, err
 }
 
 // transact runs a batch until its outcome is known.
@@ -165,21 +198,23 @@ func (d *DB) transact(ctx context.Context, ops []*op, live []int, results []erro
 		b := batch{DB: d, id: id, locks: locks, careful: careful}
 		err = b.try(ctx, ops, live, results)
 		var refused *pgconn.PgError
+		told := errors.As(err, &refused) && !connectionLost(err)
+		_, lost := errors.AsType[*lostConnection](err)
 		switch {
 		case err == nil:
 			return nil
-		case b.committing && !errors.As(err, &refused):
+		case b.committing && !told:
 			done, lookErr := d.committed(ctx, id)
 			if lookErr != nil {
-				return fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr)
+				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), id}
 			}
 			if done {
 				return nil
 			}
-		case errors.As(err, &refused) && refused.Code == uniqueViolation:
+		case told && refused.Code == uniqueViolation:
 			careful = true
-		case errors.As(err, &refused) && (refused.Code == "40001" || refused.Code == "40P01"):
-		case pgconn.SafeToRetry(err):
+		case told && (refused.Code == "40001" || refused.Code == "40P01"):
+		case lost && ctx.Err() == nil: // nothing was committed
 		default:
 			return err
 		}
@@ -194,15 +229,17 @@ const uniqueViolation = "23505"
 // committed finds out whether a batch whose answer was lost is in the database. It takes the batch's
 // id itself. While the batch may still commit, that waits; afterwards, the batch cannot commit any more.
 func (d *DB) committed(ctx context.Context, id uuid.UUID) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime) // the batch may have used up its time
+	defer cancel()
 	for range maxTries {
-		tag, err := d.pool.Exec(ctx, `INSERT INTO operations (id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
-		if err == nil {
+		var tag pgconn.CommandTag
+		if tag, err = d.pool.Exec(ctx, `INSERT INTO operations (id) VALUES ($1) ON CONFLICT DO NOTHING`, id); err == nil {
 			return tag.RowsAffected() == 0, nil
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return false, err
 		}
 	}
 	return false, err
@@ -221,9 +258,13 @@ type batch struct {
 
 // try runs the operations in one transaction.
 func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error) error {
-	return b.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) (err error) {
+	acquired := false
+	err := b.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) (err error) {
+		acquired = true
 		defer func() {
-			if err != nil && !c.Conn().IsClosed() {
+			if err != nil && c.Conn().IsClosed() {
+				err = &lostConnection{err}
+			} else if err != nil {
 				ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 				defer cancel()
 				_, _ = c.Exec(ended, "rollback") // a connection that cannot is not used again
@@ -254,6 +295,10 @@ func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error)
 		}
 		return b.end(ctx, c.Conn(), s)
 	})
+	if err != nil && !acquired {
+		err = &lostConnection{err}
+	}
+	return err
 }
 
 // guard turns a panic into an error, because a bug in one operation must not end the others.
@@ -332,8 +377,11 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	if err := s.flush(&trip); err != nil {
 		return err
 	}
-	wrote := trip.Len() > 0
+	wrote := trip.Len() > 0 || len(s.applied) > 0
 	if wrote {
+		if len(s.applied) > 0 {
+			trip.Queue(`INSERT INTO operations (id, at) SELECT unnest($1::uuid[]), now() + interval '`+keptFor+`'`, s.applied)
+		}
 		trip.Queue(`INSERT INTO operations (id) VALUES ($1)`, b.id)
 		failpoint.Here(failpoint.StoreCommitting)
 	}

@@ -112,7 +112,10 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 // insist repeats a call while the store is unavailable, as a caller under an idempotency key does.
 func insist[T any](ctx context.Context, call func() (T, error)) (value T, err error) {
 	for ctx.Err() == nil {
-		if value, err = call(); !errors.Is(err, pay.ErrUnavailable) {
+		switch value, err = call(); {
+		case errors.Is(err, pay.ErrQueued): // the store writes it later
+			return value, nil
+		case !errors.Is(err, pay.ErrUnavailable):
 			return value, err
 		}
 	}

@@ -118,6 +118,17 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 		}
 		return err
 	}
+	o.granted = func() (*pay.Payment, bool) {
+		if !begun.Leased() {
+			return nil, false
+		}
+		return begun.Payment, begun.How == pay.Created
+	}
+	o.done = func() {
+		if begun.Leased() {
+			d.outage.hold(begun.Payment)
+		}
+	}
 	if err := d.do(ctx, o); err != nil {
 		return pay.Begun{}, err
 	}
@@ -217,7 +228,11 @@ func wantPayment(id string) func(*state) {
 
 // Acquire takes the lease of a payment that no other owner holds.
 func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
-	err = d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+	o := &op{
+		locks: d.locksOf(id), wants: wantPayment(id),
+		granted: func() (*pay.Payment, bool) { return p, false }, done: func() { d.outage.hold(p) },
+	}
+	o.run = func(s *state) error {
 		was, err := s.payment(id)
 		if err != nil {
 			return err
@@ -231,14 +246,14 @@ func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time
 		p.Grant(owner, until)
 		s.save(p, false)
 		return nil
-	}})
-	if err != nil {
+	}
+	if err := d.do(ctx, o); err != nil {
 		return nil, err
 	}
 	return p.Clone(), nil
 }
 
-// Renew extends a lease.
+// Renew extends a lease, but not while the database cannot be written: another node may take it.
 func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
 	return d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
 		was, err := s.payment(id)
@@ -255,23 +270,35 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 	}})
 }
 
-// Record applies an outcome. The outcome is written even if its caller leaves.
+// Record applies an outcome. The outcome is written even if its caller leaves. While the database cannot
+// be written, it is kept: pay.ErrQueued.
 func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
-	o := &op{locks: d.locksOf(out.PaymentID), outlivesCaller: true}
-	o.wants = func(s *state) {
+	o := &op{locks: d.locksOf(out.PaymentID), wants: wantOutcome(out), outlivesCaller: true}
+	o.run = func(s *state) (err error) {
+		p, fx, err = d.record(ctx, s, out)
+		return err
+	}
+	o.done = func() { d.outage.hold(p) }
+	o.keep = func(ctx context.Context) (*pay.Payment, pay.Outcome, error) {
+		p, fx, err = d.keepOutcome(ctx, out)
+		return p, out, err
+	}
+	switch err := d.do(ctx, o); {
+	case err == nil, errors.Is(err, pay.ErrQueued):
+		return p.Clone(), fx, err
+	default:
+		return nil, pay.Effects{}, err
+	}
+}
+
+// wantOutcome asks what an outcome will ask.
+func wantOutcome(out pay.Outcome) func(*state) {
+	return func(s *state) {
 		s.want(question{askPayment, out.PaymentID, ""})
 		if out.Claims() {
 			s.want(question{askTransaction, transactionKey(out.Transaction), ""})
 		}
 	}
-	o.run = func(s *state) (err error) {
-		p, fx, err = d.record(ctx, s, out)
-		return err
-	}
-	if err := d.do(ctx, o); err != nil {
-		return nil, pay.Effects{}, err
-	}
-	return p.Clone(), fx, nil
 }
 
 func (d *DB) record(ctx context.Context, s *state, out pay.Outcome) (*pay.Payment, pay.Effects, error) {

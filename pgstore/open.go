@@ -53,6 +53,8 @@ type DB struct {
 	log    *slog.Logger
 	vault  *vault.Vault
 	meters meters
+	outage outage
+	id     string // of the store
 
 	ops      chan *op
 	closing  chan struct{}
@@ -89,15 +91,23 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.New("open store: the URL of the database cannot be read") // the error may show a password
 	}
+	if err := d.outage.start(); err != nil {
+		return nil, err
+	}
+	own := config.ConnConfig.Copy() // a migration may take its time
+	bound(config.ConnConfig)
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	err = migrate(ctx, config.ConnConfig)
+	err = migrate(ctx, own)
 	if err == nil {
 		err = d.identify(ctx, o)
 	}
 	if err == nil {
 		err = d.look(ctx)
+	}
+	if err == nil {
+		err = d.readFile(ctx, o.Dir)
 	}
 	if err != nil {
 		d.pool.Close()
@@ -105,10 +115,27 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.background.Add(1)
+	d.background.Add(2)
 	go d.watch(life)
+	go d.mend(life)
 	go d.commitLoop() //nolint:gosec // it outlives the opening
 	return d, nil
+}
+
+// bound makes the server end what hangs: a node that dies inside a transaction keeps its locks no longer.
+// What the URL says counts more.
+func bound(config *pgx.ConnConfig) {
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTime
+	}
+	for name, value := range map[string]string{
+		"lock_timeout":                        "8s",
+		"idle_in_transaction_session_timeout": "10s",
+	} {
+		if _, set := config.RuntimeParams[name]; !set {
+			config.RuntimeParams[name] = value
+		}
+	}
 }
 
 // migrate brings the schema up to date. Nodes that start together race; the loser looks again.
@@ -184,6 +211,11 @@ func (d *DB) identify(ctx context.Context, o Options) error {
 	if string(world) != o.World {
 		return fmt.Errorf("%w: the database belongs to %s, and this program to %s", ErrWorld, worldName(string(world)), worldName(o.World))
 	}
+	id, err := setting(ctx, d.pool, settingID)
+	if err != nil {
+		return err
+	}
+	d.id = string(id)
 	d.vault, err = vault.Open(master, state)
 	return err
 }
@@ -207,30 +239,28 @@ func (d *DB) create(ctx context.Context, master vault.MasterKey, world string) e
 	return err
 }
 
-// Close ends the committer and the connections. Operations that are queued are done.
+// Close ends the committer and the connections. Operations that are queued are done. It returns the error
+// of outcomes that wait for the database and are in no file.
 func (d *DB) Close() error {
 	d.closed.Do(func() { close(d.closing) })
 	<-d.finished
 	d.stop()
 	d.background.Wait()
 	d.pool.Close()
-	return nil
+	return d.lost()
 }
 
 // Kind is "postgres".
 func (d *DB) Kind() string { return "postgres" }
-
-// Health reports why the store cannot take new payments.
-func (d *DB) Health(ctx context.Context) error {
-	_, err := setting(ctx, d.pool, settingVault)
-	return err
-}
 
 // unavailable says that the database did not do what it was asked: pay.ErrUnavailable, or the
 // context's error.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if class := downClass(err); class != "" {
+		return &downError{class}
 	}
 	return fmt.Errorf("%w: %w", pay.ErrUnavailable, err)
 }

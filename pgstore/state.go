@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -94,6 +96,7 @@ type state struct {
 	audit     []*pay.AuditEntry
 	// wroteSettings: that of a reconciliation.
 	wroteSettings bool
+	applied       []uuid.UUID // kept outcomes
 }
 
 // keyRead holds what a decision reads of a key.

@@ -60,6 +60,7 @@ func (d *DB) Stats() Stats {
 		BatchTime: time.Duration(d.meters.batchTime.Load()), LockTime: time.Duration(d.meters.lockTime.Load()),
 		Connections: int(use.AcquiredConns()), MaxConnections: int(use.MaxConns()),
 	}
+	s.Down, s.Since, s.Queued, s.Unsaved = d.outage.state()
 	s.ClockAhead, s.ClockBound = d.time.offset()
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,6 +51,9 @@ func (t *tx) audit(c pay.Change) error {
 // change runs a transaction under locks. Errors of the database become pay.ErrUnavailable; others are
 // returned as they are.
 func (d *DB) change(ctx context.Context, locks []string, run func(t *tx) error) error {
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	slices.Sort(locks)
 	locks = slices.Compact(locks)
 	for try := 1; ; try++ {
@@ -62,13 +66,13 @@ func (d *DB) change(ctx context.Context, locks []string, run func(t *tx) error) 
 			if (refused.Code == "40001" || refused.Code == "40P01") && try < maxTries {
 				continue
 			}
-			return unavailable(ctx, err)
+			return unavailable(caller, err)
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return unavailable(caller, ctx.Err())
 		}
 		var lost *databaseError
 		if errors.As(err, &lost) {
-			return unavailable(ctx, err)
+			return unavailable(caller, err)
 		}
 		return err
 	}
@@ -178,11 +182,17 @@ func number(ctx context.Context, q querier, sql string, args ...any) (n int, err
 // maxReads bounds the tries of a reading whose connection turns out to be lost.
 const maxReads = 5
 
-// each reads rows. A connection that was lost before the first row is replaced by another one.
+// each reads rows. A connection that was lost before the first row is replaced by another one. The first
+// row comes within answerTime.
 func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql string, args ...any) (err error) {
+	caller := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(answerTime, cancel)
+	defer late.Stop()
 	for try := 1; ; try++ {
 		if err := ctx.Err(); err != nil {
-			return err
+			return tooLate(caller)
 		}
 		began, scanned := false, error(nil)
 		err = func() error {
@@ -192,6 +202,9 @@ func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql strin
 			}
 			defer rows.Close()
 			for rows.Next() {
+				if !began {
+					late.Stop()
+				}
 				began = true
 				if scanned = scan(rows); scanned != nil {
 					return nil
@@ -202,11 +215,21 @@ func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql strin
 		if scanned != nil || err == nil {
 			return scanned
 		}
-		if _, pool := q.(*pgxpool.Pool); !pool || began || try == maxReads || !connectionLost(err) {
-			return unavailable(ctx, err)
+		_, pool := q.(*pgxpool.Pool)
+		switch lost := connectionLost(err); {
+		case ctx.Err() != nil:
+			return tooLate(caller)
+		case pool && !began && lost && try < maxReads:
+		case lost:
+			return unavailable(caller, &lostConnection{err})
+		default:
+			return unavailable(caller, err)
 		}
 	}
 }
+
+// tooLate tells why a reading has ended: its caller left, or the database did not answer.
+func tooLate(caller context.Context) error { return unavailable(caller, context.DeadlineExceeded) }
 
 // connectionLost reports whether an error says so, or that the server ends the connection.
 func connectionLost(err error) bool {

@@ -27,13 +27,15 @@ type Server struct {
 	URL string
 
 	bin, dir string
+	settings []string
 	as       *syscall.Credential
 }
 
-// Start starts a server, or skips the test where PostgreSQL is not installed: see package needed.
-func Start(t testing.TB) *Server {
+// Start starts a server, or skips the test where PostgreSQL is not installed: see package needed. Settings
+// such as "max_connections=10" count more than its own.
+func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{bin: programs()}
+	s := &Server{bin: programs(), settings: settings}
 	if s.bin == "" {
 		needed.Missing(t, "PostgreSQL (Debian: postgresql)")
 	}
@@ -74,8 +76,11 @@ func (s *Server) run(t testing.TB) {
 
 func (s *Server) start(t testing.TB) {
 	t.Helper()
-	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o",
-		"-c listen_addresses='' -c unix_socket_directories="+s.dir+" -c fsync=off -c full_page_writes=off -c max_connections=500 -c shared_buffers=256MB", "start")
+	options := "-c listen_addresses='' -c unix_socket_directories=" + s.dir + " -c fsync=off -c full_page_writes=off -c max_connections=500 -c shared_buffers=256MB"
+	for _, setting := range s.settings {
+		options += " -c " + setting
+	}
+	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o", options, "start")
 }
 
 // programs finds the folder of the server's programs: the newest version that is installed.

@@ -1,0 +1,263 @@
+package pgstore_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/x402"
+)
+
+// wait waits until a condition holds.
+func wait(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
+
+// begin makes a payment.
+func begin(t *testing.T, d *pgstore.DB, k pay.Key) *pay.Payment {
+	t.Helper()
+	begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return begun.Payment
+}
+
+// settledOf is the outcome of a payment that was made and answered.
+func settledOf(p *pay.Payment) pay.Outcome {
+	sig := x402.Signature{7}
+	return pay.Outcome{
+		PaymentID: p.ID, Fence: p.Lease.Fence, At: p.Created.Add(time.Second), Verdict: pay.VerdictSettled, EventID: uuid.Must(uuid.NewV7()).String(),
+		Release: true, Answered: true, Transaction: fmt.Sprintf("0x%x", pay.HashOf(p.ID)), ClaimedTransaction: true, Signature: &sig, Note: "paid",
+	}
+}
+
+// paidOnce checks that payments are settled, each with one event, and that the books are right.
+func paidOnce(t *testing.T, d *pgstore.DB, k pay.Key, list ...*pay.Payment) {
+	t.Helper()
+	for _, p := range list {
+		is, err := d.Payment(t.Context(), p.ID)
+		if err != nil || is.State != pay.Settled || is.Lease.Owner != "" || len(is.Notes) != 1 {
+			t.Errorf("payment %s: %+v, %v", p.ID, is, err)
+		}
+	}
+	events, err := d.SpendEvents(t.Context(), k.ID, pay.SpendQuery{Limit: 100})
+	if err != nil || len(events) != len(list) {
+		t.Errorf("%d payments have %d events, %v", len(list), len(events), err)
+	}
+	if err := d.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The database is away, hangs, is read-only, full, or has no connection left: new payments are refused at
+// once and with the reason, outcomes are kept, and written when it works again.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "max_connections=12")
+	url := fresh(t, server)
+	statement := func(t *testing.T, sql string) {
+		t.Helper()
+		c, err := pgx.Connect(t.Context(), strings.Replace(url, "pool_max_conns=4&", "", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Exec(t.Context(), sql)
+		if err := errors.Join(err, c.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		class  string
+		breaks func(t *testing.T) (mend func())
+	}{
+		{pgstore.DownAway, func(t *testing.T) func() { server.Stop(t); return func() { server.Again(t) } }},
+		{pgstore.DownHangs, func(t *testing.T) func() { return server.Freeze(t) }},
+		{pgstore.DownReadOnly, func(t *testing.T) func() { server.ReadOnly(t, true); return func() { server.ReadOnly(t, false) } }},
+		{pgstore.DownFull, func(t *testing.T) func() {
+			statement(t, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$;
+				CREATE TRIGGER full_disk BEFORE INSERT ON operations EXECUTE FUNCTION full_disk()`)
+			return func() { statement(t, `DROP FUNCTION full_disk CASCADE`) }
+		}},
+		{pgstore.DownConnections, func(t *testing.T) func() {
+			return server.TakeConnections(t)
+		}},
+	} {
+		t.Run(c.class, func(t *testing.T) {
+			var log bytes.Buffer
+			dir := t.TempDir()
+			d := node(t, pgstore.Options{URL: url, Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			k := keyOn(t, d)
+			first, second, third := begin(t, d, k), begin(t, d, k), begin(t, d, k)
+			mend := c.breaks(t)
+			quickly := func(what string, call func() error) error {
+				began := time.Now()
+				err := call()
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("%s took %s", what, took)
+				}
+				return err
+			}
+			err := quickly("a new payment", func() error { _, err := d.Begin(t.Context(), callOf(k, d.Now())); return err })
+			if !errors.Is(err, pay.ErrUnavailable) {
+				t.Errorf("a new payment: %v", err)
+			}
+			row, fx, err := d.Record(t.Context(), settledOf(first))
+			if !errors.Is(err, pay.ErrQueued) || row.State != pay.Settled || fx.Event == nil {
+				t.Fatalf("an outcome: %+v, %v", row, err)
+			}
+			if err := quickly("a renewal", func() error { return d.Renew(t.Context(), second.ID, second.Lease.Fence, d.Now().Add(pay.LeaseTime)) }); !errors.Is(err, pay.ErrUnavailable) {
+				t.Errorf("a renewal: %v", err)
+			}
+			_, err = d.Begin(t.Context(), callOf(k, d.Now()))
+			health := d.Health(t.Context())
+			for _, err := range []error{err, health} {
+				if !errors.Is(err, pay.ErrUnavailable) || !strings.Contains(err.Error(), "database") || strings.Contains(err.Error(), "user=") || strings.Contains(err.Error(), "/tmp") {
+					t.Errorf("the reason is %q", err)
+				}
+			}
+			if s := d.Stats(); s.Down != c.class || s.Queued != 1 || s.Since.IsZero() || s.Unsaved {
+				t.Errorf("%+v", s)
+			}
+			if _, _, err := d.Record(t.Context(), settledOf(second)); !errors.Is(err, pay.ErrQueued) {
+				t.Errorf("another outcome: %v", err)
+			}
+			mend()
+			wait(t, "writing again", func() bool { return d.Stats().Down == "" })
+			if err := d.Health(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := d.Record(t.Context(), settledOf(third)); err != nil {
+				t.Error(err)
+			}
+			paidOnce(t, d, k, first, second, third)
+			begin(t, d, k)
+			if strings.Contains(log.String(), "no longer applies") {
+				t.Error(log.String())
+			}
+			files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			if info, err := os.Stat(files[0]); err != nil || info.Size() != 0 {
+				t.Errorf("the file has %d bytes, %v", info.Size(), err)
+			}
+		})
+	}
+}
+
+// A node that ends during an outage keeps outcomes in its file. The next one writes them before anything
+// else, and once, even if it ends before it has cleared the file.
+func TestOutcomesOutliveTheirNode(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url, dir := fresh(t, server), t.TempDir()
+	o := pgstore.Options{URL: url, Dir: dir}
+	d := node(t, o)
+	k := keyOn(t, d)
+	first, second := begin(t, d, k), begin(t, d, k)
+	server.Stop(t)
+	for _, p := range []*pay.Payment{first, second} {
+		if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil || bytes.Contains(kept, []byte(first.ID)) {
+		t.Fatalf("the file shows a payment, %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+	// A torn record behind the others: its caller was never answered.
+	if err := os.WriteFile(files[0], append(bytes.Clone(kept), 0, 0, 0, 9, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		next := node(t, o)
+		paidOnce(t, next, k, first, second)
+		if info, err := os.Stat(files[0]); err != nil || info.Size() != 0 || next.Stats().Queued != 0 {
+			t.Errorf("the file has %d bytes, %v", info.Size(), err)
+		}
+		if err := next.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], kept, 0o600); err != nil { // as if it had not been cleared
+			t.Fatal(err)
+		}
+	}
+	spoilt := bytes.Clone(kept)
+	spoilt[20] ^= 1
+	if err := os.WriteFile(files[0], spoilt, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pgstore.Open(context.Background(), withKey(o)); !errors.Is(err, pgstore.ErrOutcomes) {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
+// The answer of a commit is lost, and the database with it. What was begun ends unsigned; what was
+// recorded is in the books once, whether or not the commit has reached the database.
+func TestLostCommits(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	for _, arrives := range []bool{true, false} {
+		t.Run(fmt.Sprintf("arrives=%t", arrives), func(t *testing.T) {
+			link := server.Link(t)
+			// One connection, so that it has prepared the commit: then only its execution names it so.
+			url := strings.Replace(strings.Replace(fresh(t, server), server.URL, link.URL, 1), "pool_max_conns=4", "pool_max_conns=1", 1)
+			digest := sha256.Sum256([]byte("commit"))
+			commit := "stmtcache_" + hex.EncodeToString(digest[:24])
+			d := node(t, pgstore.Options{URL: url, Dir: t.TempDir()})
+			k := keyOn(t, d)
+			first := begin(t, d, k)
+			link.CutAt(commit, arrives)
+			b := callOf(k, d.Now())
+			if _, err := d.Begin(t.Context(), b); !errors.Is(err, pay.ErrUnavailable) {
+				t.Fatalf("a begin whose commit is lost: %v", err)
+			}
+			link.Mend()
+			wait(t, "writing again", func() bool { return d.Stats().Down == "" })
+			p, err := d.Payment(t.Context(), b.New.ID)
+			if arrives && (err != nil || p.State != pay.Void || p.Lease.Owner != "") || !arrives && !errors.Is(err, pay.ErrPaymentNotFound) {
+				t.Errorf("what was begun is %+v, %v", p, err)
+			}
+			again := begin(t, d, k)
+			link.CutAt(commit, arrives)
+			if _, _, err := d.Record(t.Context(), settledOf(first)); !errors.Is(err, pay.ErrQueued) {
+				t.Fatalf("an outcome whose commit is lost: %v", err)
+			}
+			link.Mend()
+			wait(t, "writing again", func() bool { return d.Stats().Down == "" })
+			if _, _, err := d.Record(t.Context(), settledOf(again)); err != nil {
+				t.Error(err)
+			}
+			paidOnce(t, d, k, first, again)
+		})
+	}
+}
