@@ -71,9 +71,6 @@ func (r Request) method() string {
 	return r.HTTP.Method
 }
 
-// pollRepeat is the interval at which a waiting repeat asks about a lease of another process.
-const pollRepeat = 250 * time.Millisecond
-
 // Open decides, journals and signs a payment that the seller settles. It returns an attempt that is
 // ready to be sent: its payload is new, or that of an earlier payment which this call repeats. The
 // caller must end the attempt with Finish or Abandon. When Open returns an error, nothing may be
@@ -157,15 +154,44 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 		case err != nil:
 			return nil, err
 		}
-		select {
-		case <-p.released(busy.ID):
-		case <-time.After(pollRepeat):
-		case <-deadline.C:
-			return nil, &OpenError{Payment: busy}
-		case <-ctx.Done():
-			return nil, ErrCallerGone
+		if err := p.awaitEnd(ctx, busy, deadline.C); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// awaitEnd waits until a busy payment may be free: its lease has ended, or it is time to ask again.
+func (p *Payer) awaitEnd(ctx context.Context, busy *Payment, deadline <-chan time.Time) error {
+	released, poll := p.released(busy.ID), p.opts.RepeatPoll
+	var come <-chan struct{}
+	if released == nil {
+		var forget func()
+		come, forget = p.await(busy.ID)
+		defer forget()
+	}
+	if come != nil {
+		poll *= 10
+	}
+	again := time.NewTimer(poll)
+	defer again.Stop()
+	select {
+	case <-released:
+	case <-come:
+	case <-again.C:
+	case <-deadline:
+		return &OpenError{Payment: busy}
+	case <-ctx.Done():
+		return ErrCallerGone
+	}
+	return nil
+}
+
+// await has other nodes tell of an end or an answer: see [Waking].
+func (p *Payer) await(id string) (come <-chan struct{}, forget func()) {
+	if w, ok := p.store.(Waking); ok {
+		return w.Await(id)
+	}
+	return nil, func() {}
 }
 
 // keyAgain reads a key whose policy has changed. The call of a key that was revoked meanwhile is answered

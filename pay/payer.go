@@ -56,6 +56,9 @@ type Options struct {
 	Retain time.Duration
 	// RepeatWait bounds the time that a repeat waits for the send in flight. Default: 30 s.
 	RepeatWait time.Duration
+	// RepeatPoll is the interval at which a waiting repeat asks about a lease of another process. Where
+	// that process tells of the lease's end, it is ten times as long. Default: 250 ms.
+	RepeatPoll time.Duration
 	// ApprovalWait bounds the time that a held call waits for a person's answer; 0: it does not wait.
 	ApprovalWait time.Duration
 	// ApprovalExpiry is the time after which an approval allows nothing any more. Default: 1 h.
@@ -163,6 +166,7 @@ func New(o Options) (*Payer, error) {
 	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)
+	setDefault(&o.RepeatPoll, 250*time.Millisecond)
 	setDefault(&o.ApprovalExpiry, time.Hour)
 	o.Time = cmp.Or(o.Time, NewTimekeeper(o.Clock))
 	o.Time.log = o.Logger

@@ -39,6 +39,14 @@ type Store interface {
 	Kind() string
 }
 
+// Waking is a further method of a [Store] that several nodes share.
+type Waking interface {
+	// Await announces that a call of this node waits until a payment's lease ends, or an approval is
+	// answered. The channel is closed when some node says so, or may have. It is nil if no node will: then
+	// only the store can tell. The caller must call forget once.
+	Await(id string) (come <-chan struct{}, forget func())
+}
+
 // Keys keeps API keys and organizations.
 type Keys interface {
 	// CreateKey stores a key and, for a claimed one, its organization. ErrKeyExists, also for a

@@ -171,6 +171,8 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 	defer patience.Stop()
 	look := time.NewTicker(pollApproval)
 	defer look.Stop()
+	elsewhere, forget := p.await(held.Approval.ID)
+	defer forget()
 	for {
 		// The call was counted in before it looks, so that no answer comes in between.
 		a, err := p.store.Approval(by, held.Approval.ID)
@@ -192,6 +194,8 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 		select {
 		case <-answered:
 			answered = nil // it is in the store
+		case <-elsewhere:
+			elsewhere = nil // it is there, too, or no node tells any more
 		case <-look.C:
 		case <-patience.C:
 			return nil, held

@@ -148,6 +148,7 @@ func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (a pay
 	if err != nil {
 		return pay.Approval{}, err
 	}
+	d.bell.answered(a.ID)
 	return a, nil
 }
 

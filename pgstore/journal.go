@@ -278,7 +278,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pa
 		p, fx, err = d.record(ctx, s, out)
 		return err
 	}
-	o.done = func() { d.outage.hold(p) }
+	o.done = func() { d.wrote(p) }
 	o.keep = func(ctx context.Context) (*pay.Payment, pay.Outcome, error) {
 		p, fx, err = d.keepOutcome(ctx, out)
 		return p, out, err
@@ -288,6 +288,13 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pa
 		return p.Clone(), fx, err
 	default:
 		return nil, pay.Effects{}, err
+	}
+}
+
+// wrote takes note of the row that an outcome has left.
+func (d *DB) wrote(p *pay.Payment) {
+	if d.outage.hold(p); p.Lease.Owner == "" {
+		d.bell.leaseEnded(p.ID)
 	}
 }
 

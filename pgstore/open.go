@@ -54,6 +54,7 @@ type DB struct {
 	vault  *vault.Vault
 	meters meters
 	outage outage
+	bell   bell
 	id     string // of the store
 
 	ops      chan *op
@@ -91,7 +92,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.New("open store: the URL of the database cannot be read") // the error may show a password
 	}
-	if err := d.outage.start(); err != nil {
+	if err := errors.Join(d.outage.start(), d.bell.start()); err != nil {
 		return nil, err
 	}
 	own := config.ConnConfig.Copy() // a migration may take its time
@@ -115,9 +116,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.background.Add(2)
-	go d.watch(life)
-	go d.mend(life)
+	d.background.Add(4)
+	for _, works := range []func(context.Context){d.watch, d.mend, d.listen, d.notify} {
+		go works(life)
+	}
 	go d.commitLoop() //nolint:gosec // it outlives the opening
 	return d, nil
 }

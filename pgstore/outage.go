@@ -17,7 +17,7 @@ import (
 
 const (
 	// mendEvery is the pause before a node tries again to write.
-	mendEvery = 500 * time.Millisecond
+	mendEvery = 100 * time.Millisecond
 	// maxQueued bounds the memory of an outage.
 	maxQueued = 1 << 16
 	// keptFor is how long the database remembers that it has a kept outcome.
@@ -52,6 +52,7 @@ type kept struct {
 	// owner of a lease that Batch may have granted, and whose call heard of an error. The outcome ends the
 	// lease. It is not in the file, because leases end by themselves.
 	owner string
+	after *pay.Payment // once it is written
 }
 
 func (o *outage) start() error {
@@ -293,7 +294,11 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 	}
 	for i, k := range list {
 		if err := results[i+1]; err != nil {
+			k.after = nil
 			d.log.ErrorContext(ctx, "store: a kept outcome no longer applies", "payment", k.Outcome.PaymentID, "outcome", string(k.Outcome.Verdict), "error", err)
+		}
+		if k.after != nil {
+			d.wrote(k.after)
 		}
 	}
 	return nil
@@ -347,7 +352,7 @@ func (d *DB) opOf(ctx context.Context, k *kept) *op {
 		p, _, err := d.record(ctx, s, out)
 		if err == nil {
 			s.applied = append(s.applied, k.ID)
-			d.outage.hold(p)
+			k.after = p
 		}
 		return err
 	}}

@@ -1,0 +1,109 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/x402"
+)
+
+// payerOn makes a payer on a node.
+func payerOn(t *testing.T, d *pgstore.DB, poll time.Duration) *pay.Payer {
+	t.Helper()
+	p, err := pay.New(pay.Options{Store: d, Wallets: signer.NewLocal(d), Clock: d.Now, RepeatPoll: poll, RepeatWait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// Two nodes get one idempotency key at once. The second caller has its turn as soon as the first one's is
+// over: the nodes tell each other. Without their listening connections, the second caller looks for itself.
+func TestSecondCallerOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	for _, c := range []struct {
+		name    string
+		poll    time.Duration
+		listens bool
+	}{{"told", time.Minute, true}, {"deaf", 20 * time.Millisecond, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			url := fresh(t, server)
+			one, two := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
+			first, second := payerOn(t, one, c.poll), payerOn(t, two, c.poll)
+			wait(t, "listening", func() bool { return one.Stats().Listening && two.Stats().Listening })
+			b, err := books.New(books.Options{Store: one, Wallets: signer.NewLocal(one)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, _, err := b.CreateKey(t.Context(), books.KeyRequest{Label: "test"})
+			if err == nil {
+				_, err = b.CreateWallet(t.Context(), key, "base")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			challenge, err := x402.DecodeHeader(`{"x402Version":2,"error":"Payment required","resource":{"url":"https://api.example.com/r"},
+				"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"5","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+				"payTo":"0x1111111111111111111111111111111111111111","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const page = "https://api.example.com/r"
+			r := pay.Request{
+				Key: key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: page, IdempotencyKey: "order 1",
+				HTTP: &pay.HTTPRequest{Method: "GET", URL: page},
+			}
+			for i := range 5 {
+				r.IdempotencyKey = fmt.Sprintf("order %d", i)
+				a, err := first.Open(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				type answer struct {
+					a   *pay.Attempt
+					err error
+					at  time.Time
+				}
+				got := make(chan answer, 1)
+				go func() {
+					a, err := second.Open(t.Context(), r)
+					got <- answer{a, err, time.Now()}
+				}()
+				if c.listens {
+					wait(t, "waiting", func() bool { return two.Waiting() == 1 })
+				} else {
+					server.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'`)
+					wait(t, "deafness", func() bool { return !one.Stats().Listening && !two.Stats().Listening })
+				}
+				ended := time.Now()
+				a.Finish(false)
+				is := <-got
+				if is.err != nil || !is.a.Repeats() || is.a.Payment().ID != a.Payment().ID {
+					t.Fatalf("the second caller got %+v, %v", is.a, is.err)
+				}
+				if took := is.at.Sub(ended); took > 5*time.Second {
+					t.Errorf("the second caller had its turn after %s", took)
+				} else {
+					t.Logf("the second caller had its turn after %s", took)
+				}
+				is.a.Finish(true)
+				if !c.listens {
+					break
+				}
+			}
+		})
+	}
+}
