@@ -9,12 +9,20 @@ import purserpay
 import purserpay.httpx
 
 SELLER = os.environ["SELLER"]
+
+
+def approve(info: purserpay.BeforePayment) -> bool:
+    """Say what is about to be paid. Only True pays."""
+    print("paying", info.amount, "to", info.host)
+    return True
+
+
 options = purserpay.Options(
     os.environ["PURSER_KEY"],
     os.environ["PURSER_URL"],
     max_amount=50_000,
     allow_hosts=[urlsplit(SELLER).netloc],
-    before_payment=lambda info: print("paying", info.amount, "to", info.host),
+    before_payment=approve,
 )
 client = purserpay.httpx.Client(options)
 

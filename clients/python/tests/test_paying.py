@@ -420,10 +420,15 @@ def test_compressed_v1_challenge(make: Make) -> None:
 
 def test_before_payment_is_told(make: Make) -> None:
     told: list[purserpay.BeforePayment] = []
+
+    def approve(info: purserpay.BeforePayment) -> bool:
+        told.append(info)
+        return True
+
     two = challenge(requirement("5"), requirement("70", payTo="0x2222222222222222222222222222222222222222"))
     seller, asked = FakeSeller(FINE, unpaid=Says(402, [("PAYMENT-REQUIRED", two)])), FakePurser()
     asked.pay = lambda _: says_json(200, paid_answer(signature("5")))
-    make(seller, asked, before_payment=told.append).buy(Buy(url="https://api.example.com:8443/paid?q#f"))
+    make(seller, asked, before_payment=approve).buy(Buy(url="https://api.example.com:8443/paid?q#f"))
     assert len(told) == 1
     info = told[0]
     assert (info.method, info.host, info.amount) == ("GET", "api.example.com:8443", "70")
@@ -434,11 +439,31 @@ def test_before_payment_is_told(make: Make) -> None:
 
 def test_no_amount_that_is_a_number(make: Make) -> None:
     told: list[purserpay.BeforePayment] = []
+
+    def approve(info: purserpay.BeforePayment) -> bool:
+        told.append(info)
+        return True
+
     seller = FakeSeller(FINE, unpaid=Says(402, [("PAYMENT-REQUIRED", challenge(requirement("many")))]))
     asked = FakePurser()
     asked.pay = lambda _: says_json(200, paid_answer(signature("many")))
-    make(seller, asked, before_payment=told.append).buy(Buy())
+    make(seller, asked, before_payment=approve).buy(Buy())
     assert told[0].amount is None
+
+
+class Truth:
+    def __bool__(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("said", [None, 0, 1, "", "no", Truth(), {"abort": True}], ids=repr)
+def test_only_true_allows(make: Make, said: Any) -> None:
+    asked = FakePurser()
+    with pytest.raises(purserpay.RefusedByCallerError) as caught:
+        make(FakeSeller(FINE), asked, before_payment=lambda _: said).buy(Buy())
+    assert caught.value.rule == "callback"
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert not asked.pays
 
 
 def test_coroutine_callbacks(make: Make) -> None:

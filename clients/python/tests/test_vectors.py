@@ -247,7 +247,12 @@ def test_paid_answers(make: Make, case: dict[str, Any]) -> None:
 def test_urls(make: Make, case: dict[str, Any]) -> None:
     asked, shown = FakePurser(), list[str]()
     asked.pay = lambda _: Says(403)
-    client = make(FakeSeller(), asked, before_payment=lambda info: shown.append(info.url))
+
+    def approve(info: purserpay.BeforePayment) -> bool:
+        shown.append(info.url)
+        return True
+
+    client = make(FakeSeller(), asked, before_payment=approve)
     with pytest.raises(purserpay.RequestRefusedError) as caught:
         client.buy(Buy(url=case["url"]))
     assert caught.value.url == case["shown"]

@@ -384,8 +384,14 @@ class Purchase:
             verdict = yield Ask(info)
         except Exception as error:
             raise RefusedByCallerError("before_payment raised an exception", rule="callback") from error
+        if verdict is True:
+            return
         if verdict is False:
             raise RefusedByCallerError("before_payment refused", rule="callback")
+        # A hook that forgets to answer, or answers in a type of its own, must not pay.
+        what = "nothing" if verdict is None else f"a {type(verdict).__name__}"
+        wrong = TypeError(f"before_payment returned {what}; only True allows a payment")
+        raise RefusedByCallerError(str(wrong), rule="callback") from wrong
 
     # Asking purser.
 

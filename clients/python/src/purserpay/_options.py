@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ._amounts import smallest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ._amounts import Amount
     from ._wire import Offer
@@ -48,8 +48,8 @@ class Options:
     ``max_amount`` caps one payment: ``"0.05 USDC"``, ``Decimal("0.05")``, or a whole number or decimal string in the
     asset's smallest unit (USDC has 6 decimals). ``task`` is what the payments are booked under, and limited by.
     ``allow_hosts`` are the hosts that may be paid (``api.example.com``, ``*.example.com``, ``*``, each maybe
-    with ``:port``). ``before_payment`` is asked before every payment and refuses with ``False`` or an exception; it may
-    be a coroutine function for the asynchronous clients.
+    with ``:port``). ``before_payment`` is asked before every payment. Only ``True`` allows it: everything else,
+    nothing returned and exceptions too, refuses. It may be a coroutine function for the asynchronous clients.
     ``challenge_headers`` are further names of headers that carry challenges.
     ``body_limit`` is how many bytes of a one-shot body are kept to be sent again.
     ``pay_timeout`` bounds each of at most three tries to ask purser, ``paid_timeout`` the wait for the headers of a
@@ -62,7 +62,7 @@ class Options:
     settlement: Literal["seller", "payer"] = "seller"
     max_amount: Amount | None = None
     allow_hosts: Sequence[str] | None = None
-    before_payment: Callable[[BeforePayment], Any] | None = None
+    before_payment: Callable[[BeforePayment], bool | Awaitable[bool]] | None = None
     challenge_headers: Sequence[str] = ()
     body_limit: int = 1 << 20
     pay_timeout: float = 75.0
