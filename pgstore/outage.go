@@ -20,7 +20,7 @@ const (
 	mendEvery = 100 * time.Millisecond
 	// maxQueued bounds the memory of an outage.
 	maxQueued = 1 << 16
-	// keptFor is how long the database remembers that it has a kept outcome.
+	// keptFor bounds the time for which the database remembers a kept outcome.
 	keptFor = "30 days"
 )
 
