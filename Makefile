@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-postgres test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,12 +53,15 @@ test: ## everything that a change must pass but the linters: Go with -race, end 
 timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
 
 test-go: ## unit, property and integration tests
-	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v -e /e2e -e /pgstore))
+	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move))
 
 # A server of its own for each test: the store of one node and of three, and connections that are lost. RACE=-race turns
 # the race detector on, which takes four times as long.
 test-postgres: ## the store in PostgreSQL, which must be installed
-	$(call timed,$(GO) test $(RACE) -timeout 15m ./pgstore)
+	$(call timed,$(GO) test $(RACE) -timeout 15m ./pgstore ./internal/move)
+
+migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL and back; prints the times
+	MOVE_PAYMENTS=$(or $(PAYMENTS),1000000) $(GO) test -count=1 -v -timeout 60m -run TestScale ./internal/move
 
 # One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of
 # their own, built without the race detector; only e2e/faults has purser in its own process.

@@ -274,7 +274,7 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.checkWorld(fresh, world); err != nil {
+	if err := errors.Join(d.checkWorld(fresh, world), checkMark(bolt)); err != nil {
 		return err
 	}
 	master, err := o.MasterKey(fresh)

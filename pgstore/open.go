@@ -97,6 +97,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	own := config.ConnConfig.Copy() // a migration may take its time
 	bound(config.ConnConfig)
+	config.ConnConfig.RuntimeParams["application_name"] = nodeName
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -142,6 +143,30 @@ func bound(config *pgx.ConnConfig) {
 
 // migrate brings the schema up to date. Nodes that start together race; the loser looks again.
 func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+	return withMigrations(config, func(provider *goose.Provider) (err error) {
+		for range 10 {
+			if _, err = provider.Up(ctx); err == nil {
+				break
+			}
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		has, wants, err := provider.GetVersions(ctx)
+		if err == nil && has > wants {
+			err = fmt.Errorf("%w: %d, and this purser knows %d", ErrNewer, has, wants)
+		}
+		return err
+	})
+}
+
+// withMigrations opens what knows the versions of the schema.
+func withMigrations(config *pgx.ConnConfig, run func(*goose.Provider) error) error {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }() // nothing was left to write
 	files, err := fs.Sub(migrations, "migrations")
@@ -152,24 +177,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	for range 10 {
-		if _, err = provider.Up(ctx); err == nil {
-			break
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	has, wants, err := provider.GetVersions(ctx)
-	if err == nil && has > wants {
-		err = fmt.Errorf("%w: %d, and this purser knows %d", ErrNewer, has, wants)
-	}
-	return err
+	return run(provider)
 }
 
 // Names of settings.
@@ -189,6 +197,9 @@ const (
 
 // identify makes or reads what a store is: its world and its keys.
 func (d *DB) identify(ctx context.Context, o Options) error {
+	if err := checkMark(ctx, d.pool); err != nil {
+		return err
+	}
 	state, err := setting(ctx, d.pool, settingVault)
 	if err != nil {
 		return err

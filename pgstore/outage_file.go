@@ -32,10 +32,13 @@ type outageFile struct {
 	size         int64 // of what is whole
 }
 
+// outagePath names the file of a store in a folder.
+func outagePath(dir, store string) string { return filepath.Join(dir, "outcomes-"+store+".journal") }
+
 // openOutageFile takes the file of a store in a folder, and reads it. What a crash has cut off at its end
 // is left out: no caller heard that it is kept.
 func openOutageFile(ctx context.Context, dir, store string, seal, unseal func([]byte) ([]byte, error)) (f *outageFile, list []*kept, err error) {
-	path := filepath.Join(dir, "outcomes-"+store+".journal")
+	path := outagePath(dir, store)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the file of kept outcomes: %w", err)
