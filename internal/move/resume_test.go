@@ -142,6 +142,12 @@ func TestResumes(t *testing.T) {
 	}
 }
 
+// plain leaves out what only the pool understands.
+func plain(url string) string {
+	is, _, _ := strings.Cut(url, "&pool_max")
+	return is
+}
+
 func markOf(t testing.TB, path string) (move.Mark, error) {
 	t.Helper()
 	s := must[*boltstore.Moving](t)(boltstore.OpenSource(t.Context(), boltAt(path)))
@@ -195,7 +201,7 @@ func TestRefusals(t *testing.T) {
 	}
 
 	foreign := database(t, server)
-	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), foreign[:strings.Index(foreign, "&pool_max")]))
+	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), plain(foreign)))
 	if _, err := c.Exec(t.Context(), `CREATE TABLE orders (id int)`); err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +215,15 @@ func TestRefusals(t *testing.T) {
 	refused(err, "stop all nodes")
 	node.Close()
 	refused(target(other), "holds a store already")
+	with := pgAt(other)
+	with.Dir = t.TempDir()
+	must[*pgstore.DB](t)(pgstore.Open(t.Context(), with)).Close()
+	files := must[[]string](t)(filepath.Glob(filepath.Join(with.Dir, "outcomes-*")))
+	if err := os.WriteFile(files[0], []byte("an outcome"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = pgstore.OpenSource(t.Context(), with)
+	refused(err, "outcomes wait")
 
 	running := must[*boltstore.DB](t)(boltstore.Open(t.Context(), boltAt(path)))
 	_, err = boltstore.OpenSource(t.Context(), boltAt(path))
@@ -244,7 +259,7 @@ func TestFence(t *testing.T) {
 	url := database(t, server)
 	toPostgres(t, filled(t, 10), url)
 	toBolt(t, url, filepath.Join(t.TempDir(), "purser.db"))
-	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), url[:strings.Index(url, "&pool_max")]))
+	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), plain(url)))
 	defer c.Close(t.Context())
 	if _, err := c.Exec(t.Context(), `UPDATE payments SET leased = 1`); err == nil || !strings.Contains(err.Error(), "was moved") {
 		t.Errorf("a moved database takes payments: %v", err)
@@ -260,7 +275,7 @@ func TestEveryTableMoves(t *testing.T) {
 	server := pgtest.Start(t)
 	url := database(t, server)
 	must[*pgstore.DB](t)(pgstore.Open(t.Context(), pgAt(url))).Close()
-	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), url[:strings.Index(url, "&pool_max")]))
+	c := must[*pgx.Conn](t)(pgx.Connect(t.Context(), plain(url)))
 	defer c.Close(t.Context())
 	rows, err := c.Query(t.Context(), `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = current_schema()::regnamespace`)
 	names := must[[]string](t)(pgx.CollectRows(rows, pgx.RowTo[string]))
