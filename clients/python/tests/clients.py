@@ -82,6 +82,9 @@ class Client:
 
     name = ""
 
+    def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
+        raise NotImplementedError
+
     def buy(self, what: Buy) -> Got:
         raise NotImplementedError
 

@@ -23,6 +23,7 @@ from ._errors import (
     RequestRefusedError,
     ResumableError,
     UnclearError,
+    purser_error_of,
     unclear_of,
 )
 from ._models import (
@@ -81,6 +82,7 @@ __all__ = [
     "__version__",
     "idempotency_key",
     "payment_of",
+    "purser_error_of",
     "terms",
     "unclear_of",
     "usdc",

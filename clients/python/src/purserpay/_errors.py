@@ -6,9 +6,12 @@ No message, attribute or printed form holds an API key or a payment header.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from ._amounts import usdc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ._models import Quote
 
@@ -28,8 +31,13 @@ __all__ = [
     "RequestRefusedError",
     "ResumableError",
     "UnclearError",
+    "purser_error_of",
     "unclear_of",
 ]
+
+
+# Where an answer that stands for an error has it.
+ERROR_MARK = "purser_error"
 
 
 class PurserError(Exception):
@@ -37,7 +45,11 @@ class PurserError(Exception):
 
     ``status`` and ``detail`` are those of purser's answer, ``retry_after`` the seconds after which it may answer
     otherwise, ``url`` is the request's without query, ``response`` the
-    seller's answer as the HTTP library's own object, read and closed. Each is ``None`` where it is not known.
+    seller's answer as the HTTP library's own object, read and closed. ``amount`` is what was signed for in the smallest
+    unit, or else what the offers ask for if they agree. Each is ``None`` where it is not known.
+
+    ``money_may_have_moved`` is false only if nothing left the wallet for this request, nor for an earlier one that it
+    repeats. An error that is pickled leaves ``response`` and what ``resume`` needs behind in its process.
     """
 
     code: ClassVar[str] = "error"
@@ -53,8 +65,11 @@ class PurserError(Exception):
         detail: str | None = None,
         response: Any = None,
         retry_after: float | None = None,
+        amount: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.amount = amount
+        self.money_may_have_moved = False
         self.retry_after = retry_after
         self.payment_id = payment_id
         self.idempotency_key = idempotency_key
@@ -62,6 +77,34 @@ class PurserError(Exception):
         self.status = status
         self.detail = detail
         self.response = response
+
+    @property
+    def host(self) -> str | None:
+        """The seller's host, with its port if the URL has one."""
+        return urlsplit(self.url).netloc.rpartition("@")[2] or None if self.url else None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same client may repeat the request as it is. A repeat is the same payment, or the first."""
+        return False
+
+    def __str__(self) -> str:
+        amount = None if self.amount is None or not self.amount.isdecimal() else usdc_text(self.amount)
+        payment = None if self.payment_id is None else f"payment {self.payment_id}"
+        known = ", ".join(part for part in (payment, amount, self.host) if part)
+        said = super().__str__()
+        return f"{said} ({known})" if known else said
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("response", "_resume")}
+        return _unpickled, (type(self), self.args, kept)
+
+
+def _unpickled(kind: type[PurserError], args: tuple[Any, ...], kept: dict[str, Any]) -> PurserError:
+    """Make an error of another process again, without the constructor, which wants more than the message."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update({"response": None, **kept})
+    return error
 
 
 class KeyNotResolvedError(PurserError):
@@ -88,6 +131,11 @@ class LimitReachedError(PurserError):
     def __init__(self, message: str, *, upgrade_url: str | None = None, **more: Any) -> None:
         super().__init__(message, **more)
         self.upgrade_url = upgrade_url
+
+    @property
+    def retryable(self) -> bool:
+        """Whether purser said when to ask again."""
+        return self.retry_after is not None
 
 
 class DeclinedError(PurserError):
@@ -172,12 +220,15 @@ class ResumableError(PurserError):
 
     def __init__(self, message: str, **more: Any) -> None:
         super().__init__(message, **more)
-        self._resume: Callable[[], Any] | None = None
+        self.money_may_have_moved = True
+
+    # Not of the constructor: it stays behind when the error goes to another process.
+    _resume: Callable[[], Any] | None = None
 
     def resume(self) -> Any:
         """Send the same payment again, or ask purser for it again if it was never handed out."""
         if self._resume is None:
-            raise RuntimeError("there is nothing to resume")
+            raise RuntimeError("there is nothing to resume here: only the client that paid can go on")
         return self._resume()
 
 
@@ -185,6 +236,11 @@ class UnclearError(ResumableError):
     """Nobody knows whether the money moved: the connection broke, or time was up."""
 
     code = "unclear"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the request may be repeated: yes, that goes on with the same payment."""
+        return True
 
 
 class RejectedError(ResumableError):
@@ -201,6 +257,11 @@ class PurserUnreachableError(PurserError):
     """Purser could not be asked, or its answer was not understood."""
 
     code = "purser-unreachable"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the request may be repeated: yes, under the same key."""
+        return True
 
 
 class RequestRefusedError(PurserError):
@@ -223,17 +284,32 @@ def unclear_of(error: BaseException) -> UnclearError | None:
     Looks at the exception, at what caused it and into exception groups, so that it also finds the payment behind the
     ``TimeoutError`` of ``asyncio.timeout``.
     """
-    todo: list[BaseException | None] = [error]
-    seen: set[int] = set()
+    return next((one for one in _behind(error) if isinstance(one, UnclearError)), None)
+
+
+def purser_error_of(error: object) -> PurserError | None:
+    """Find the error of this package behind another one, or ``None``.
+
+    Libraries wrap what their HTTP client raises. Looks where ``unclear_of`` does, and at the ``response`` of the
+    error, which tells what ``return_402`` kept from being raised. Takes such an answer itself, too.
+    """
+    return next(_behind(error), None)
+
+
+def _behind(error: object) -> Iterator[PurserError]:
+    todo, seen = [error], set[int]()
     while todo:
-        at = todo.pop()
+        at = todo.pop(0)
         if at is None or id(at) in seen:
             continue
         seen.add(id(at))
-        if isinstance(at, UnclearError):
-            return at
-        attached = getattr(at, "__purser_unclear__", None)
-        if isinstance(attached, UnclearError):
-            return attached
-        todo += [at.__cause__, at.__context__, *getattr(at, "exceptions", ())]
-    return None
+        if isinstance(at, PurserError):
+            yield at
+        extensions = getattr(at, "extensions", None)
+        told = extensions.get(ERROR_MARK) if isinstance(extensions, dict) else getattr(at, ERROR_MARK, None)
+        hung = (getattr(at, "__purser_unclear__", None), told)
+        todo += [one for one in hung if isinstance(one, PurserError)]
+        if isinstance(at, BaseException):
+            group = getattr(at, "exceptions", None)
+            todo += [at.__cause__, at.__context__, getattr(at, "response", None)]
+            todo += group if isinstance(group, (list, tuple)) else ()

@@ -224,6 +224,7 @@ class Purchase:
         self._key = ""
         self._remembered = True  # the key is ours to remember
         self._open = False  # a payment may stand under the key
+        self._earlier = False  # it stands since before this run
         self._until: float | None = None  # when a key that was remembered is forgotten
         self._challenge: wire.Challenge | None = None
         self._held: Any = None
@@ -259,7 +260,7 @@ class Purchase:
         try:
             if self._ended:
                 raise RuntimeError("this payment was brought to an end")
-            self._open = True
+            self._open = self._earlier = True
             if self._remembered:  # nobody else is to take the key meanwhile
                 until = self._memory.drop(self._key)
                 self._until = self._until if until is None else until
@@ -280,6 +281,8 @@ class Purchase:
             reply = yield from self._deliver()
         except BaseException as error:
             self._failed(error)
+            if isinstance(error, Exception) and not isinstance(error, PurserError) and self.unclear is not None:
+                raise self.unclear from error
             raise
         if reply.status < 400:
             self._ended = True
@@ -288,6 +291,9 @@ class Purchase:
         return reply
 
     def _failed(self, error: BaseException) -> None:
+        if isinstance(error, PurserError) and not isinstance(error, _ENDED):
+            signed = isinstance(error, RefusedByCallerError) and self._options.settlement == "payer"
+            error.money_may_have_moved = error.money_may_have_moved or self._earlier or signed
         blind = isinstance(error, _BLIND)
         # What was signed is not sent to the seller now; it may have been earlier, or purser has settled it.
         refused = isinstance(error, RefusedByCallerError)
@@ -319,7 +325,7 @@ class Purchase:
             self._key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identities())
-            self._open = taken is not None
+            self._open = self._earlier = taken is not None
             self._key, self._until = taken or (f"client-{uuid.uuid4()}", None)
 
     # Whether it is ours, and may be paid for.
@@ -344,7 +350,7 @@ class Purchase:
             yield from self._refusals()
         except PurserError as error:
             yield Hold(reply)
-            error.url, error.response = self._request.shown_url, reply.native
+            error.url, error.response, error.amount = self._request.shown_url, reply.native, self._amount
             raise
 
     def _refusals(self) -> Steps[None]:
@@ -538,7 +544,16 @@ class Purchase:
             "response": reply.native if reply else self._held,
             "payment_id": self.info.id if self.info else None,
             "idempotency_key": self._key or None,
+            "amount": self._amount,
         }
+
+    @property
+    def _amount(self) -> str | None:
+        """What was signed for, else what all offers ask for."""
+        if self.info is not None and self.info.amount is not None:
+            return self.info.amount
+        asked = {offer.amount for offer in self._challenge.offers} if self._challenge else set()
+        return asked.pop() if len(asked) == 1 else None
 
     def _told(self, error: PurserError) -> PurserError:
         """Add what is known here to an error that was made elsewhere."""
