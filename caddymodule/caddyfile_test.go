@@ -51,7 +51,7 @@ func (a adapted) listen() []string {
 
 // secretVariables and what they are set to in the test below.
 var secretVariables = []string{
-	"PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
+	"DATABASE_URL", "PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
 	"PURSER_RPC_URL", "PURSER_RPC_URL_2", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
 	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD", "PURSER_REQUIRE_APPROVAL_ABOVE", "PURSER_REQUIRE_APPROVAL_NEW_HOSTS", "PURSER_APPROVAL_WAIT", "PURSER_APPROVAL_EXPIRY", "PURSER_SIGN_IN_HOSTS", "PURSER_OFFER_SIGNERS",
 	"PURSER_REGISTRATION", "PURSER_FAILURES_PER_MINUTE", "PURSER_FAILURES_PER_DAY", "PURSER_RETAIN",
@@ -375,7 +375,8 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"argument of the dashboard", "http://:1 {\n\tpurser_dashboard / b\n}\n", "wrong argument count"},
 		{"secret with something around", app(`key "a{env.K}"`), "PURSER_KEY"},
 		{"facilitator key in clear", app("facilitator http {\n\t\t\tkey abc\n\t\t}"), "PURSER_FACILITATOR_KEY"},
-		{"store that is not built", app("store postgres"), `PURSER_STORE): there is no module "postgres", only: bolt`},
+		{"store that is not built", app("store mysql"), `PURSER_STORE): there is no module "mysql", only: bolt, postgres`},
+		{"database's URL in clear", app("store postgres {\n\t\t\turl postgres://u:p@h/d\n\t\t}"), "write a reference like {env.DATABASE_URL}"},
 		{"signer key in clear", app("wallets external {\n\t\t\tkey abc\n\t\t}"), "PURSER_SIGNER_KEY"},
 		{"wallet secret in clear", app("wallets cdp {\n\t\t\twallet_secret abc\n\t\t}"), "CDP_WALLET_SECRET"},
 		{"api key secret in clear", app("wallets cdp {\n\t\t\tapi_key_secret abc\n\t\t}"), "CDP_API_KEY_SECRET"},

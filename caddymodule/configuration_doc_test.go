@@ -30,6 +30,7 @@ var blocks = []struct {
 	{"`network NAME { … }` in it", "The RPCs of one network that `networks` names. The first network's may stand in `rpc_url` and `rpc_url_2` as well.", "network ", []string{"NetworkOptions"}},
 	{"`plan free|developer|agency { … }` in it", "What an organization may have, where it differs from the defaults.", "plan ", []string{"PlanOptions"}},
 	{"`store bolt { … }` in it", "", "store bolt ", []string{"BoltStore"}},
+	{"`store postgres { … }` in it", "", "store postgres ", []string{"PostgresStore"}},
 	{"`wallets external { … }` in it", "[Where keys live](operating.md#where-keys-live) says how to set it up.", "wallets external ", []string{"ExternalWallets"}},
 	{"`wallets cdp { … }` in it", "", "wallets cdp ", []string{"CDPWallets"}},
 	{"`facilitator http { … }` in it", "", "facilitator http ", []string{"HTTPFacilitator"}},

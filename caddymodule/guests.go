@@ -54,7 +54,9 @@ type StoreOptions struct {
 	// MasterKey wraps the store's secrets.
 	MasterKey vault.Source
 	// World is "" or "sandbox", see boltstore.Options.
-	World  string
+	World string
+	// Dir is the data directory of this node.
+	Dir    string
 	Logger *slog.Logger
 }
 

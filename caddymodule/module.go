@@ -25,6 +25,7 @@ func init() {
 	caddy.RegisterModule(new(Upstream))
 	caddy.RegisterModule(new(Listener))
 	caddy.RegisterModule(new(BoltStore))
+	caddy.RegisterModule(new(PostgresStore))
 	caddy.RegisterModule(new(LocalWallets))
 	caddy.RegisterModule(new(NoWallets))
 	caddy.RegisterModule(new(ExternalWallets))

@@ -78,7 +78,7 @@ func (a *App) acquire() (*pooled, error) {
 	}
 	shared := a.store.Settings() + " world=" + a.World + " master=" + a.settings.masterKeyPrint
 	home, err := acquire(a.ctx, a.store, place, shared, StoreOptions{
-		MasterKey: a.settings.masterKey, World: a.World, Logger: a.log.With("part", "store"),
+		MasterKey: a.settings.masterKey, World: a.World, Dir: a.settings.dataDir, Logger: a.log.With("part", "store"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("purser: %w", err)

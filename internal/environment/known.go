@@ -13,6 +13,7 @@ import (
 func Restart(name string) string { return restart[strings.TrimSuffix(name, "_FILE")] }
 
 var restart = map[string]string{
+	"DATABASE_URL":         "the database is open",
 	"PURSER_ADMIN":         "the commands already look for purser at its new value",
 	"PURSER_DATA_DIR":      "the books and keys there are in use",
 	"PURSER_BOLT_PATH":     "the database is open",
@@ -26,7 +27,7 @@ var unread = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBAC
 
 // secrets are the names of variables that also have a form with _FILE.
 var secrets = []string{
-	"CDP_API_KEY_SECRET", "CDP_WALLET_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_INTERNAL_SECRET",
+	"CDP_API_KEY_SECRET", "CDP_WALLET_SECRET", "DATABASE_URL", "PURSER_FACILITATOR_KEY", "PURSER_INTERNAL_SECRET",
 	"PURSER_KEY", "PURSER_MASTER_KEY", "PURSER_OIDC_CLIENT_SECRET", "PURSER_RPC_URL", "PURSER_RPC_URL_2", "PURSER_SIGNER_KEY", "PURSER_SIGNER_URL",
 	"PURSER_SMTP_URL", "PURSER_WEBHOOKS", "PURSER_WEBHOOK_SECRET",
 }

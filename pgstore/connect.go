@@ -1,0 +1,182 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/purserpay/purser/internal/vault"
+)
+
+// Errors of connecting. They have no part of a password.
+var (
+	// ErrURL: the URL of the database cannot be read.
+	ErrURL = errors.New("the URL of the database cannot be read: write it as postgres://USER:PASSWORD@HOST:5432/DATABASE")
+	// ErrUnreachable: the database did not answer in time.
+	ErrUnreachable = errors.New("the database cannot be reached")
+	// ErrRefused: the database does not let this user in.
+	ErrRefused = errors.New("the database refuses the user or the password")
+	// ErrForeign: the database has tables of another program.
+	ErrForeign = errors.New("the database has tables of another program: give purser a database or a schema of its own")
+	// ErrPrivileges: the user may not do what a store needs.
+	ErrPrivileges = errors.New("the user of the database lacks privileges: it must own the database, or be granted USAGE and CREATE on the schema")
+)
+
+const (
+	connectTries = time.Second     // between two tries to connect
+	connectLimit = 5 * time.Second // of one try
+)
+
+// Place names the database that a URL leads to, for people: host, port, database, user and schema. It
+// has no password.
+func Place(databaseURL string) (string, error) {
+	pool, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return "", ErrURL // the error may show a password
+	}
+	c := pool.ConnConfig
+	place, query := url.URL{Scheme: "postgres", User: url.User(c.User), Path: "/" + c.Database}, url.Values{}
+	if port := strconv.Itoa(int(c.Port)); strings.HasPrefix(c.Host, "/") {
+		query.Set("host", c.Host)
+		query.Set("port", port)
+	} else {
+		place.Host = net.JoinHostPort(c.Host, port)
+	}
+	if schema := c.RuntimeParams["search_path"]; schema != "" {
+		query.Set("search_path", schema)
+	}
+	place.RawQuery = query.Encode()
+	return place.String(), nil
+}
+
+// Connect opens a store as Open does. It waits for a database that starts as well, patience at most. Its
+// errors tell people what to do; those of this file can be told apart.
+func Connect(ctx context.Context, o Options, patience time.Duration) (*DB, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, ErrURL // the error may show a password
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := reach(ctx, config.ConnConfig, patience, o.Logger); err != nil {
+		return nil, explain(err)
+	}
+	d, err := Open(ctx, o)
+	return d, explain(err)
+}
+
+// reach waits until the database answers, and looks whose it is.
+func reach(ctx context.Context, config *pgx.ConnConfig, patience time.Duration, log *slog.Logger) error {
+	ends := time.Now().Add(patience)
+	for told := false; ; told = true {
+		err := tryOnce(ctx, config)
+		if err == nil || !comes(err) || ctx.Err() != nil || time.Now().After(ends) {
+			return err
+		}
+		if !told {
+			log.WarnContext(ctx, "waiting for the database", "error", err, "for", patience)
+		}
+		select {
+		case <-time.After(connectTries):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func tryOnce(ctx context.Context, config *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(foreign(ctx, c), c.Close(context.WithoutCancel(ctx)))
+}
+
+// foreign reports tables of another program: ErrForeign. The version is read before the tables, because
+// another node may be making them.
+func foreign(ctx context.Context, c *pgx.Conn) error {
+	version := int64(0)
+	err := c.QueryRow(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&version)
+	var missing *pgconn.PgError
+	if err != nil && (!errors.As(err, &missing) || missing.Code != "42P01") {
+		return err
+	}
+	if err != nil { // it will be made
+		var may bool
+		if err := c.QueryRow(ctx, `SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)`).Scan(&may); err != nil || !may {
+			return errors.Join(ErrPrivileges, err)
+		}
+	}
+	rows, err := c.Query(ctx, `SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`)
+	if err != nil {
+		return err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	own := slices.Contains(tables, "settings") && slices.Contains(tables, "operations")
+	if own && slices.Contains(tables, gooseTable) || version == 0 && !slices.ContainsFunc(tables, func(t string) bool { return t != gooseTable }) {
+		return nil
+	}
+	if len(tables) > 5 {
+		tables = append(tables[:5], "…")
+	}
+	return fmt.Errorf("%w (it has %s)", ErrForeign, strings.Join(tables, ", "))
+}
+
+// gooseTable has the version of the schema.
+const gooseTable = "goose_db_version"
+
+// comes reports whether a database may answer soon that has failed now: it starts, or is too busy.
+func comes(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.Code == "57P03" || refused.Code == "53300"
+	}
+	var connecting *pgconn.ConnectError
+	return errors.As(err, &connecting) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// explain turns what the database or the driver says into words for people.
+func explain(err error) error {
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, vault.ErrWrongMasterKey):
+		return fmt.Errorf("%w: all nodes of one database need the same one. Copy master.key of the first node here, or set PURSER_MASTER_KEY on all", err)
+	case errors.Is(err, ErrNewer):
+		return fmt.Errorf("%w: a newer purser uses it; run that one", err)
+	case !errors.As(err, &refused):
+		if comes(err) {
+			return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		return err
+	}
+	switch refused.Code {
+	case "28P01", "28000":
+		return fmt.Errorf("%w: %s", ErrRefused, refused.Message)
+	case "42501":
+		return fmt.Errorf("%w: %s", ErrPrivileges, refused.Message)
+	case "57P03", "53300":
+		return fmt.Errorf("%w: %s", ErrUnreachable, refused.Message)
+	case "3D000":
+		return fmt.Errorf("%w: %s; make it with CREATE DATABASE", ErrUnreachable, refused.Message)
+	}
+	return err
+}
