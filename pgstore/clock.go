@@ -84,21 +84,30 @@ func (c *clock) offset() (ahead, bound time.Duration) {
 // all nodes at once, however far their own clocks are apart.
 func (d *DB) Now() time.Time { return d.time.now() }
 
-// look reads the database's clock.
+// look reads the database's clock, and the lowest schema that nodes must know.
 func (d *DB) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+	acquired := false
+	err := d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		acquired = true
 		var base time.Time
+		var minimum []byte
 		sent := d.time.local()
-		err := c.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&base)
-		if err == nil {
+		err := c.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT value FROM settings WHERE name = $1)`, settingMinimum).Scan(&base, &minimum)
+		switch {
+		case err == nil:
 			d.time.saw(sent, d.time.local(), base)
-		} else if c.Conn().IsClosed() {
-			err = &lostConnection{err}
+			return d.sawMinimum(ctx, minimum)
+		case c.Conn().IsClosed():
+			return &lostConnection{err}
 		}
 		return err
 	})
+	if use := d.pool.Stat(); err != nil && !acquired && ctx.Err() != nil && use.AcquiredConns() == use.MaxConns() {
+		return nil // others use all connections, and find out themselves how the database is
+	}
+	return err
 }
 
 // watch looks at the database until the store is closed. So an outage is known before a payment meets it.

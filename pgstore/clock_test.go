@@ -52,7 +52,7 @@ func TestLeasesByTheDatabasesClock(t *testing.T) {
 	}
 	slow, fast := skewed(-2*time.Minute), skewed(2*time.Minute)
 	for _, d := range []*pgstore.DB{slow, fast} {
-		if s := d.Stats(); d.Now().Sub(time.Now()).Abs() > time.Second || s.ClockAhead.Abs() < time.Minute || s.ClockBound > time.Second { // one machine
+		if s := d.Stats(); time.Until(d.Now()).Abs() > time.Second || s.ClockAhead.Abs() < time.Minute || s.ClockBound > time.Second { // one machine
 			t.Errorf("a node takes the database's time for %s: %+v", d.Now(), s)
 		}
 	}

@@ -102,6 +102,9 @@ func (d *DB) Health(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w since %s, %d outcomes wait%s: %s", pay.ErrUnavailable, since.UTC().Format(time.RFC3339), queued, where, reasons[class])
 	}
+	if d.old.Load() {
+		return &downError{DownOld}
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	_, err := setting(ctx, d.pool, settingVault)

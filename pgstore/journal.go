@@ -25,7 +25,7 @@ func habit(b *pay.Begin) string {
 
 // expect asks what the decision will ask.
 func (d *DB) expect(s *state, b *pay.Begin) {
-	s.want(question{askKey, b.KeyID, ""}, question{askSetting, settingPause, ""}, question{askSetting, settingRestored, ""})
+	s.want(question{askKey, b.KeyID, ""}, question{askSetting, settingPause, ""}, question{askSetting, settingRestored, ""}, question{askSetting, settingMinimum, ""})
 	if b.IdempotencyKey != "" {
 		hash := hashed(b.IdempotencyKey)
 		s.want(question{askLiving, b.KeyID, hash}, question{askAttempts, b.KeyID, hash},
@@ -139,6 +139,10 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 }
 
 func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Begun, err error) {
+	want, err = d.admit(ctx, s, want)
+	if err != nil {
+		return pay.Begun{}, err
+	}
 	begun, changes, err := want.Decide(view{s, d.vault.Derive})
 	if err != nil || len(s.missing) > 0 {
 		return pay.Begun{}, err

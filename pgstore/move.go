@@ -77,7 +77,8 @@ func OpenRestored(ctx context.Context, o Options) (*Moving, error) {
 		if err := checkMark(ctx, s.pool); err != nil {
 			return err
 		}
-		return migrate(ctx, config)
+		_, err := migrate(ctx, config)
+		return err
 	})
 }
 
@@ -136,7 +137,8 @@ func OpenTarget(ctx context.Context, o Options) (*Moving, error) {
 		case err != nil:
 			return err
 		case len(list) == 0, len(list) == 1 && list[0] == "goose_db_version": // a move that was cut off at once
-			return migrate(ctx, config)
+			_, err = migrate(ctx, config)
+			return err
 		case !slices.Contains(list, "goose_db_version") || !slices.Contains(list, "settings") || !slices.Contains(list, "payments"):
 			return fmt.Errorf("%w: tables such as %s", errForeign, strings.Join(list[:min(3, len(list))], ", "))
 		}

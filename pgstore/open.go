@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,8 +40,8 @@ type Options struct {
 
 // Errors of opening.
 var (
-	// ErrNewer: a newer purser has migrated the database.
-	ErrNewer = errors.New("the database has a newer schema")
+	// ErrNewer: a newer purser has migrated the database, and older ones must not use it any more.
+	ErrNewer = errors.New("the database wants a newer purser")
 	// ErrWorld: the store belongs to another world.
 	ErrWorld = errors.New("store of another world")
 )
@@ -56,6 +57,8 @@ type DB struct {
 	outage outage
 	bell   bell
 	id     string // of the store
+	schema int64  // that this node knows
+	old    atomic.Bool
 
 	ops      chan *op
 	closing  chan struct{}
@@ -101,7 +104,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	err = migrate(ctx, own)
+	d.schema, err = migrate(ctx, own)
 	if err == nil {
 		err = d.identify(ctx, o)
 	}
@@ -111,14 +114,18 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err == nil {
 		err = d.readFile(ctx, o.Dir)
 	}
+	if err == nil && d.old.Load() {
+		err = fmt.Errorf("%w than one that knows schema %d", ErrNewer, d.schema)
+	}
 	if err != nil {
 		d.pool.Close()
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), d.outage.file.close())
 	}
+	d.addMonths(ctx)
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.background.Add(4)
-	for _, works := range []func(context.Context){d.watch, d.mend, d.listen, d.notify} {
+	d.background.Add(5)
+	for _, works := range []func(context.Context){d.watch, d.mend, d.listen, d.notify, d.tidy} {
 		go works(life)
 	}
 	go d.commitLoop() //nolint:gosec // it outlives the opening
@@ -141,9 +148,10 @@ func bound(config *pgx.ConnConfig) {
 	}
 }
 
-// migrate brings the schema up to date. Nodes that start together race; the loser looks again.
-func migrate(ctx context.Context, config *pgx.ConnConfig) error {
-	return withMigrations(config, func(provider *goose.Provider) (err error) {
+// migrate brings the schema up to date, and returns the one that this purser knows. Nodes that start
+// together race; the loser looks again. A newer schema is left as it is.
+func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
+	err = withMigrations(config, func(provider *goose.Provider) (err error) {
 		for range 10 {
 			if _, err = provider.Up(ctx); err == nil {
 				break
@@ -157,12 +165,10 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		has, wants, err := provider.GetVersions(ctx)
-		if err == nil && has > wants {
-			err = fmt.Errorf("%w: %d, and this purser knows %d", ErrNewer, has, wants)
-		}
+		_, knows, err = provider.GetVersions(ctx)
 		return err
 	})
+	return knows, err
 }
 
 // withMigrations opens what knows the versions of the schema.

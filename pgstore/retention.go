@@ -87,6 +87,9 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 		}
 		return len(old) < r.Limit
 	})
+	if err == nil && done.Next == "" {
+		defer d.dropMonthsAfter(ctx, r.Before)
+	}
 	if err != nil || len(old) == 0 {
 		return done, err
 	}
@@ -120,6 +123,14 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 		return pay.Removed{}, err
 	}
 	return done, nil
+}
+
+// dropMonthsAfter gives back the room of months whose spend is removed. What fails is tried again with the
+// next removal.
+func (d *DB) dropMonthsAfter(ctx context.Context, before time.Time) {
+	if err := d.dropMonths(ctx, before); err != nil {
+		d.log.WarnContext(ctx, "store: an empty partition was not dropped", "error", err)
+	}
 }
 
 func (t *tx) noteRemoval(before time.Time) error {

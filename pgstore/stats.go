@@ -61,6 +61,9 @@ func (d *DB) Stats() Stats {
 		Connections: int(use.AcquiredConns()), MaxConnections: int(use.MaxConns()),
 	}
 	s.Down, s.Since, s.Queued, s.Unsaved = d.outage.state()
+	if s.Down == "" && d.old.Load() {
+		s.Down = DownOld
+	}
 	s.Listening = d.bell.isListening()
 	s.ClockAhead, s.ClockBound = d.time.offset()
 	return s

@@ -27,19 +27,30 @@ func (s *Server) Again(t testing.TB) {
 	s.start(t)
 }
 
-// ReadOnly makes transactions read only, as those of a standby are, or lets them write again.
+// ReadOnly makes transactions read only, as those of a standby are, or lets them write again. It ends all
+// connections, as a change of servers does.
 func (s *Server) ReadOnly(t testing.TB, is bool) {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{"SET default_transaction_read_only = off", "ALTER SYSTEM SET default_transaction_read_only = " + strconv.FormatBool(is), "SELECT pg_reload_conf()"} {
-		_, execErr := c.Exec(t.Context(), sql)
-		err = errors.Join(err, execErr)
-	}
-	if err := errors.Join(err, c.Close(t.Context())); err != nil {
-		t.Fatal(err)
+	s.Exec(t, "ALTER SYSTEM SET default_transaction_read_only = "+strconv.FormatBool(is))
+	s.Exec(t, "SELECT pg_reload_conf()")
+	for { // the server reads its configuration some time later
+		var now bool
+		c, err := pgx.Connect(t.Context(), s.URL)
+		if err == nil {
+			err = c.QueryRow(t.Context(), "SELECT current_setting('default_transaction_read_only')::boolean").Scan(&now)
+		}
+		if err == nil && now == is {
+			_, err = c.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+		}
+		if c != nil {
+			err = errors.Join(err, c.Close(t.Context()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now == is {
+			return
+		}
 	}
 }
 
@@ -138,7 +149,7 @@ func (s *Server) Link(t testing.TB) *Link {
 		t.Fatal(err)
 	}
 	const name = ".s.PGSQL.5432"
-	listener, err := net.Listen("unix", filepath.Join(dir, name))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +205,7 @@ func (l *Link) end() {
 
 func (l *Link) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	server, err := net.Dial("unix", l.server)
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "unix", l.server)
 	if err != nil {
 		return
 	}
