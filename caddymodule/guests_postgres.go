@@ -23,7 +23,7 @@ type PostgresStore struct {
 	url string
 }
 
-// postgresPatience is how long a start waits for a database that starts as well.
+// postgresPatience bounds the wait of a start for a database that starts as well.
 const postgresPatience = 30 * time.Second
 
 var databaseURLOption = option{"store postgres url", "DATABASE_URL", ""}
