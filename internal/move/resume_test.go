@@ -1,10 +1,14 @@
 package move_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +28,9 @@ import (
 
 // TestMain bounds the random histories of the conformance suite: each of their restarts moves the store.
 func TestMain(m *testing.M) {
+	if path := os.Getenv("MOVE_FROM"); path != "" {
+		os.Exit(child(path, os.Getenv("MOVE_TO")))
+	}
 	flag.Parse()
 	if err := flag.Set("rapid.checks", "8"); err != nil {
 		panic(err)
@@ -174,6 +181,71 @@ func TestScale(t *testing.T) {
 	again := toBolt(t, url, back)
 	t.Logf("%d payments: %.0f s to postgres, %.0f s back, verified and checked", n, half.Sub(began).Seconds(), time.Since(half).Seconds())
 	if wrong := move.Differences(there, again); wrong != nil || there[move.Payment].Count != n {
+		t.Errorf("%v", wrong)
+	}
+}
+
+// child moves a file into a database, and tells each batch on a line.
+func child(path, url string) int {
+	ctx := context.Background()
+	from, err := boltstore.OpenSource(ctx, boltAt(path))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	to, err := pgstore.OpenTarget(ctx, pgAt(url))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_, err = move.Run(ctx, from, to, time.Now(), func(doing string, kind move.Kind, n int) {
+		if doing == "copies" || n%4000 == 0 {
+			fmt.Println(doing, kind, n)
+		}
+	})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// A process that moves a store is killed at its first batch, its second one and so on, and the next one goes on.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	path, url := filled(t, 12_000), database(t, server)
+	for kills := 1; ; kills++ {
+		c := exec.CommandContext(t.Context(), os.Args[0])
+		c.Env = append(os.Environ(), "MOVE_FROM="+path, "MOVE_TO="+url)
+		out, err := c.StdoutPipe()
+		if err := errors.Join(err, c.Start()); err != nil {
+			t.Fatal(err)
+		}
+		lines, last := bufio.NewScanner(out), ""
+		for n := 0; n < kills && lines.Scan(); n++ {
+			last = lines.Text()
+		}
+		if lines.Scan() { // it is at work
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, out) // to its end
+			_ = c.Wait()                    // it was killed
+			continue
+		}
+		if err := c.Wait(); err != nil {
+			t.Fatalf("after %d kills: %v, %s", kills-1, err, last)
+		}
+		if kills < 4 {
+			t.Errorf("killed %d times", kills-1)
+		}
+		break
+	}
+	there := toBolt(t, url, filepath.Join(t.TempDir(), "purser.db"))
+	s := must[*boltstore.Moving](t)(boltstore.OpenSource(t.Context(), boltAt(path)))
+	defer s.Close()
+	if wrong := move.Differences(must[[]move.Total](t)(move.Totals(t.Context(), s, nil)), there); wrong != nil {
 		t.Errorf("%v", wrong)
 	}
 }

@@ -164,3 +164,16 @@ func (s *Server) Restart(t testing.TB) {
 	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-w", "-t", "60", "stop")
 	s.start(t)
 }
+
+// Dump takes a pg_dump of a database. load replaces the database by it.
+func (s *Server) Dump(t testing.TB, database string) (load func()) {
+	t.Helper()
+	file := filepath.Join(s.dir, database+".dump")
+	s.must(t, "pg_dump", "-h", s.dir, "-U", "purser", "-Fc", "-f", file, database)
+	return func() {
+		t.Helper()
+		s.must(t, "dropdb", "-h", s.dir, "-U", "purser", "--force", database)
+		s.must(t, "createdb", "-h", s.dir, "-U", "purser", database)
+		s.must(t, "pg_restore", "-h", s.dir, "-U", "purser", "-d", database, "--exit-on-error", file)
+	}
+}

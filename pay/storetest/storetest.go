@@ -46,22 +46,31 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests,
 		"Approvals": approvalTests,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for name, test := range tests {
-				t.Run(name, func(t *testing.T) {
-					t.Parallel()
-					f := newFixture(t, fresh(t))
-					t.Cleanup(f.close)
-					defer caught(t)
-					test(f)
-				})
-			}
-		})
+		runAll(t, name, tests, fresh)
 	}
 	t.Run("Histories", func(t *testing.T) {
 		t.Parallel()
 		histories(t, fresh)
+	})
+}
+
+// RunReconciling runs the tests of restored stores only.
+func RunReconciling(t *testing.T, fresh func(t testing.TB) Opener) {
+	runAll(t, "Reconciling", reconcileTests, fresh)
+}
+
+func runAll(t *testing.T, name string, tests map[string]func(*fixture), fresh func(t testing.TB) Opener) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, fresh(t))
+				t.Cleanup(f.close)
+				defer caught(t)
+				test(f)
+			})
+		}
 	})
 }
 
