@@ -183,13 +183,16 @@ func number(ctx context.Context, q querier, sql string, args ...any) (n int, err
 const maxReads = 5
 
 // each reads rows. A connection that was lost before the first row is replaced by another one. The first
-// row comes within answerTime.
+// row comes within answerTime, unless the caller has a transaction of its own for reading everything.
 func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql string, args ...any) (err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(answerTime, cancel)
 	defer late.Stop()
+	if _, everything := q.(*pgxpool.Tx); everything { // a check, or a move, which may sort for minutes
+		late.Stop()
+	}
 	for try := 1; ; try++ {
 		if err := ctx.Err(); err != nil {
 			return tooLate(caller)
