@@ -9,11 +9,13 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import requests
 import urllib3
 
 import purserpay
 import purserpay.httpx
+import purserpay.httpx2
 import purserpay.requests
 
 KEY = "pk_secret_of_the_tests"
@@ -103,20 +105,20 @@ def options(**more: Any) -> purserpay.Options:
     return purserpay.Options(**{"api_key": KEY, "base_url": BASE, **more})
 
 
-def _httpx_handler(server: Server) -> Callable[[httpx.Request], httpx.Response]:
-    def handle(request: httpx.Request) -> httpx.Response:
+def _httpx_handler(server: Server, library: Any = httpx) -> Callable[[Any], Any]:
+    def handle(request: Any) -> Any:
         try:
             said = server(_seen(request, request.read()))
         except Lost as error:
-            raise httpx.ReadError("lost") from error
+            raise library.ReadError("lost") from error
         except Refused as error:
-            raise httpx.ConnectError("refused") from error
-        return httpx.Response(said.status, headers=said.headers, stream=_Body(said.body))
+            raise library.ConnectError("refused") from error
+        return library.Response(said.status, headers=said.headers, stream=_Body(said.body))
 
     return handle
 
 
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream, httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A body as a connection has it: it can be read once."""
 
     def __init__(self, body: bytes) -> None:
@@ -153,14 +155,17 @@ def _got(response: Any, body: bytes) -> Got:
 
 class HttpxClient(Client):
     name = "httpx"
+    library: Any = httpx
+    paying: Any = purserpay.httpx
 
     def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
-        self.transport = purserpay.httpx.PurserTransport(
+        library, paying = self.library, self.paying
+        self.transport = paying.PurserTransport(
             given,
-            httpx.MockTransport(_httpx_handler(seller)),
-            purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+            library.MockTransport(_httpx_handler(seller, library)),
+            purser_transport=library.MockTransport(_httpx_handler(asked, library)),
         )
-        self.client = httpx.Client(transport=self.transport)
+        self.client = library.Client(transport=self.transport)
 
     def buy(self, what: Buy) -> Got:
         content: Any = iter([what.body or b""]) if what.stream else what.body
@@ -176,7 +181,8 @@ class HttpxClient(Client):
 
     @property
     def unclear(self) -> tuple[purserpay.UnclearError, ...]:
-        return self.transport.unclear
+        listed: tuple[purserpay.UnclearError, ...] = self.transport.unclear
+        return listed
 
     def close(self) -> None:
         self.client.close()
@@ -185,14 +191,17 @@ class HttpxClient(Client):
 class AsyncHttpxClient(Client):
     name = "httpx-async"
     backend = "asyncio"
+    library: Any = httpx
+    paying: Any = purserpay.httpx
 
     def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
-        self.transport = purserpay.httpx.AsyncPurserTransport(
+        library, paying = self.library, self.paying
+        self.transport = paying.AsyncPurserTransport(
             given,
-            httpx.MockTransport(_httpx_handler(seller)),
-            purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+            library.MockTransport(_httpx_handler(seller, library)),
+            purser_transport=library.MockTransport(_httpx_handler(asked, library)),
         )
-        self.client = httpx.AsyncClient(transport=self.transport)
+        self.client = library.AsyncClient(transport=self.transport)
 
     def buy(self, what: Buy) -> Got:
         async def go() -> Got:
@@ -218,7 +227,8 @@ class AsyncHttpxClient(Client):
 
     @property
     def unclear(self) -> tuple[purserpay.UnclearError, ...]:
-        return self.transport.unclear
+        listed: tuple[purserpay.UnclearError, ...] = self.transport.unclear
+        return listed
 
     def close(self) -> None:
         anyio.run(self.client.aclose, backend=self.backend)
@@ -227,6 +237,18 @@ class AsyncHttpxClient(Client):
 class TrioHttpxClient(AsyncHttpxClient):
     name = "httpx-trio"
     backend = "trio"
+
+
+class Httpx2Client(HttpxClient):
+    name = "httpx2"
+    library = httpx2
+    paying = purserpay.httpx2
+
+
+class AsyncHttpx2Client(AsyncHttpxClient):
+    name = "httpx2-async"
+    library = httpx2
+    paying = purserpay.httpx2
 
 
 class FakeAdapter(requests.adapters.BaseAdapter):
@@ -301,4 +323,11 @@ class RequestsClient(Client):
         self.session.close()
 
 
-CLIENTS: list[type[Any]] = [HttpxClient, AsyncHttpxClient, TrioHttpxClient, RequestsClient]
+CLIENTS: list[type[Any]] = [
+    HttpxClient,
+    AsyncHttpxClient,
+    TrioHttpxClient,
+    RequestsClient,
+    Httpx2Client,
+    AsyncHttpx2Client,
+]

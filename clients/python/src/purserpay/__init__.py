@@ -1,5 +1,5 @@
-"""Pays HTTP 402s through a purser: ``purserpay.httpx`` and ``purserpay.requests`` wrap HTTP clients, ``Purser`` and
-``AsyncPurser`` are purser's API.
+"""Pays HTTP 402s through a purser: ``purserpay.httpx``, ``purserpay.httpx2`` and ``purserpay.requests`` wrap HTTP
+clients, ``Purser`` and ``AsyncPurser`` are purser's API.
 
 Importing this package imports no HTTP library.
 """
@@ -40,7 +40,7 @@ from ._models import (
     SpendPage,
     Wallet,
 )
-from ._options import BeforePayment, Options
+from ._options import BeforePayment, Options, from_env
 from ._paid import PaymentInfo, payment_of
 from ._version import __version__
 from ._wire import Offer
@@ -80,6 +80,7 @@ __all__ = [
     "UnclearError",
     "Wallet",
     "__version__",
+    "from_env",
     "idempotency_key",
     "payment_of",
     "purser_error_of",

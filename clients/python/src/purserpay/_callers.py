@@ -8,7 +8,8 @@ nobody else, also when the environment names purser itself as the proxy of every
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ._calls import MAX_ANSWER, Answer, CallError
 from ._until import within
@@ -57,10 +58,9 @@ def _too_slow(timeout: float) -> CallError:
 class HttpxCaller:
     """Calls with httpx, or with a library of the same interface."""
 
-    def __init__(self, library: ModuleType, transport: httpx.BaseTransport | None) -> None:
+    def __init__(self, library: ModuleType, transport: Any) -> None:
         self._library = library
-        from ._streams import bounded
-
+        bounded: Any = import_module("._streams2" if library.__name__ == "httpx2" else "._streams", __package__).bounded
         self._transport: httpx.BaseTransport = bounded(transport or library.HTTPTransport(trust_env=False))
 
     def __call__(self, call: Call) -> Answer:
@@ -96,7 +96,7 @@ class HttpxCaller:
 class HttpxAsyncCaller:
     """Calls with httpx's asynchronous half, under asyncio or trio."""
 
-    def __init__(self, library: ModuleType, transport: httpx.AsyncBaseTransport | None) -> None:
+    def __init__(self, library: ModuleType, transport: Any) -> None:
         self._library = library
         self._transport: httpx.AsyncBaseTransport = transport or library.AsyncHTTPTransport(trust_env=False)
 

@@ -5,6 +5,7 @@ No message, attribute or printed form holds an API key or a payment header.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -294,6 +295,13 @@ def purser_error_of(error: object) -> PurserError | None:
     error, which tells what ``return_402`` kept from being raised. Takes such an answer itself, too.
     """
     return next(_behind(error), None)
+
+
+def in_place_of(error: PurserError) -> tuple[dict[str, str], bytes]:
+    """Make headers and body of the 402 that stands for an error. SDKs repeat what is raised, and not this."""
+    said = {"message": str(error), "type": "purser_error", "code": error.code, "param": None}
+    headers = {"Content-Type": "application/json", "Purser-Error": error.code, "x-should-retry": "false"}
+    return headers, json.dumps({"error": said}).encode()
 
 
 def _behind(error: object) -> Iterator[PurserError]:

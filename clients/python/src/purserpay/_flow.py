@@ -6,6 +6,7 @@ A flow yields steps and is sent their results; who does them, blocking or not an
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Generator, Mapping
@@ -65,6 +66,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+LOG = logging.getLogger("purserpay")
 
 TRIES = 3
 BEFORE_TRY = (0.25, 1.0)  # seconds
@@ -185,7 +188,8 @@ Steps = Generator[Step, Any, T]
 class PaymentInfo:
     """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it.
 
-    ``amount`` is what was signed for, in the smallest unit; ``None`` if the payment does not say.
+    ``amount`` is what was signed for, in the smallest unit, and ``pay_to`` whom it is for, in lower case; ``None`` if
+    the payment does not say.
     """
 
     id: str | None
@@ -196,6 +200,7 @@ class PaymentInfo:
     amount: str | None = None
     host: str | None = None
     task: str | None = None
+    pay_to: str | None = None
 
     @property
     def usdc(self) -> Decimal | None:
@@ -281,14 +286,31 @@ class Purchase:
             reply = yield from self._deliver()
         except BaseException as error:
             self._failed(error)
+            if self.unclear is not None or isinstance(error, RejectedError):
+                self._paid()
             if isinstance(error, Exception) and not isinstance(error, PurserError) and self.unclear is not None:
                 raise self.unclear from error
             raise
+        self._paid()
         if reply.status < 400:
             self._ended = True
         else:
             self._remember()
         return reply
+
+    def _paid(self) -> None:
+        """Tell the log and the program of a payment."""
+        info = self.info
+        if info is None:
+            return
+        price = usdc_text(info.amount) if info.amount is not None and info.amount.isdecimal() else info.amount
+        LOG.info("payment %s of %s to %s at %s", info.id, price, info.pay_to, info.host)
+        if self._options.on_payment is None:
+            return
+        try:
+            self._options.on_payment(info)
+        except Exception:
+            LOG.exception("on_payment raised an exception")
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, PurserError) and not isinstance(error, _ENDED):
@@ -483,7 +505,7 @@ class Purchase:
         )
         try:
             signed = wire.signed_terms(result.payment_signature)
-            self.info.amount = signed[0]
+            self.info.amount, self.info.pay_to = signed
         except ValueError:
             signed = None
         if not self._guarded_terms:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from ._amounts import smallest
@@ -13,10 +14,13 @@ from ._amounts import smallest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from typing_extensions import Unpack
+
     from ._amounts import Amount
+    from ._flow import PaymentInfo
     from ._wire import Offer
 
-__all__ = ["BeforePayment", "Options"]
+__all__ = ["BeforePayment", "Options", "from_env"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _LONGEST = 2_147_483  # seconds
@@ -39,6 +43,26 @@ class BeforePayment:
     pay_to: str
 
 
+class Given(TypedDict, total=False):
+    """The options of ``from_env``, as ``Options`` describes them."""
+
+    api_key: str
+    base_url: str
+    settlement: Literal["seller", "payer"]
+    max_amount: Amount | None
+    allow_hosts: Sequence[str] | None
+    before_payment: Callable[[BeforePayment], bool | Awaitable[bool]] | None
+    challenge_headers: Sequence[str]
+    body_limit: int
+    pay_timeout: float
+    paid_timeout: float
+    resends: int
+    receipt_wait: float
+    task: str | None
+    return_402: bool
+    on_payment: Callable[[PaymentInfo], object] | None
+
+
 @dataclass(frozen=True)
 class Options:
     """How a client pays, and what it refuses to.
@@ -54,6 +78,8 @@ class Options:
     ``body_limit`` is how many bytes of a one-shot body are kept to be sent again.
     ``pay_timeout`` bounds each of at most three tries to ask purser, ``paid_timeout`` the wait for the headers of a
     paid answer, in seconds. ``resends`` is how often an unclear paid request is sent again with the same payment.
+    With ``return_402`` errors are not raised: the program gets a 402 that SDKs do not repeat, with the reason in it.
+    ``on_payment`` is called with what was paid, for each answer that was, and for payments that were left open.
     ``receipt_wait`` is how many seconds an answer is held back for its receipt to be reported.
     """
 
@@ -70,6 +96,8 @@ class Options:
     resends: int = 1
     receipt_wait: float = 1.0
     task: str | None = None
+    return_402: bool = False
+    on_payment: Callable[[PaymentInfo], object] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would only be noticed when money is at stake."""
@@ -109,6 +137,28 @@ class Options:
     def guarded(self) -> bool:
         """Whether the program limits what is signed for."""
         return self.max_amount is not None or self.before_payment is not None
+
+
+def from_env(**given: Unpack[Given]) -> Options:
+    """Make options of the environment: ``PURSER_KEY``, ``PURSER_URL``, and what else is set of ``PURSER_MAX_AMOUNT``,
+    ``PURSER_ALLOW_HOSTS`` (commas between) and ``PURSER_TASK``. What the call gives comes first.
+    """
+    read: Given = {}
+    if key := os.environ.get("PURSER_KEY"):
+        read["api_key"] = key
+    if url := os.environ.get("PURSER_URL"):
+        read["base_url"] = url
+    if amount := os.environ.get("PURSER_MAX_AMOUNT"):
+        read["max_amount"] = amount
+    if hosts := os.environ.get("PURSER_ALLOW_HOSTS"):
+        read["allow_hosts"] = tuple(host.strip() for host in hosts.split(","))
+    if task := os.environ.get("PURSER_TASK"):
+        read["task"] = task
+    read.update(given)
+    for name, variable in (("api_key", "PURSER_KEY"), ("base_url", "PURSER_URL")):
+        if name not in read:
+            raise ValueError(f"{variable} is not set")
+    return Options(**read)  # type: ignore[typeddict-item,unused-ignore]
 
 
 def check_api_key(key: str) -> None:

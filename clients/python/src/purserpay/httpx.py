@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx
@@ -17,6 +17,7 @@ from . import _bodies as bodies
 from . import _flow as flow
 from ._callers import HttpxAsyncCaller, HttpxCaller
 from ._context import given_key
+from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import AsyncPayer, Payer
 from ._streams import bounded
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ._memory import Identity
     from ._options import Options
 
-__all__ = ["AsyncClient", "AsyncPurserTransport", "Client", "PurserTransport"]
+__all__ = ["AsyncClient", "AsyncPurserTransport", "Client", "PurserTransport", "wrap"]
 
 # Where a request remembers what it paid, so that a redirect of its answer knows; and where an answer tells.
 _MARK = MARK
@@ -82,7 +83,10 @@ class PurserTransport(httpx.BaseTransport):
         purchase = flow.Purchase(self._payer.options, self._payer.memory, _described(request, body), resume)
         first = _reply(response)
         steps = before.refuse_second(first) if before else purchase.answer(first)
-        return _finished(request, purchase, self._payer.run(purchase, steps, wire))
+        try:
+            return _finished(request, purchase, self._payer.run(purchase, steps, wire))
+        except PurserError as error:
+            return _in_place_of(error, self._payer.options)
 
     def _body(self, request: httpx.Request) -> bytes | None:
         """The body, if it can be sent again; else the request gets a stream of the same bytes."""
@@ -147,7 +151,10 @@ class AsyncPurserTransport(httpx.AsyncBaseTransport):
         purchase = flow.Purchase(self._payer.options, self._payer.memory, _described(request, body), resume)
         first = _reply(response)
         steps = before.refuse_second(first) if before else purchase.answer(first)
-        return _finished(request, purchase, await self._payer.run(purchase, steps, wire))
+        try:
+            return _finished(request, purchase, await self._payer.run(purchase, steps, wire))
+        except PurserError as error:
+            return _in_place_of(error, self._payer.options)
 
     async def _body(self, request: httpx.Request) -> bytes | None:
         stream = request.stream
@@ -177,12 +184,7 @@ class Client(httpx.Client):
     def __init__(self, options: Options, *, purser_transport: httpx.BaseTransport | None = None, **more: Any) -> None:
         super().__init__(**more)
         paying = PurserTransport(options, self._transport, purser_transport=purser_transport)
-        self._purser = paying._payer  # noqa: SLF001
-        self._transport = paying
-        # Proxies, of the environment too, are mounted transports.
-        for pattern, mounted in self._mounts.items():
-            if mounted is not None:
-                self._mounts[pattern] = _sharing(PurserTransport, mounted, paying)
+        self._purser: Payer = _pays(self, paying)
 
     @property
     def unclear(self) -> tuple[UnclearError, ...]:
@@ -198,16 +200,36 @@ class AsyncClient(httpx.AsyncClient):
     ) -> None:
         super().__init__(**more)
         paying = AsyncPurserTransport(options, self._transport, purser_transport=purser_transport)
-        self._purser = paying._payer  # noqa: SLF001
-        self._transport = paying
-        for pattern, mounted in self._mounts.items():
-            if mounted is not None:
-                self._mounts[pattern] = _sharing(AsyncPurserTransport, mounted, paying)
+        self._purser: AsyncPayer = _pays(self, paying)
 
     @property
     def unclear(self) -> tuple[UnclearError, ...]:
         """The payments that were left unclear, the newest last."""
         return self._purser.unclear
+
+
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+
+
+def wrap(client: C, options: Options) -> C:
+    """Make a client pay that exists already, such as that of an SDK, and return it. Once for each client."""
+    plain: Any = client
+    own = plain._transport  # noqa: SLF001
+    if isinstance(own, (PurserTransport, AsyncPurserTransport)):
+        raise ValueError("this client pays already")
+    kind: Any = PurserTransport if isinstance(plain, httpx.Client) else AsyncPurserTransport
+    _pays(plain, kind(options, own))
+    return client
+
+
+def _pays(client: Any, paying: Any) -> Any:
+    """Put a paying transport into a client. Returns its payer."""
+    client._transport = paying  # noqa: SLF001
+    # Proxies, of the environment too, are mounted transports.
+    for pattern, mounted in client._mounts.items():  # noqa: SLF001
+        if mounted is not None:
+            client._mounts[pattern] = _sharing(type(paying), mounted, paying)  # noqa: SLF001
+    return paying._payer  # noqa: SLF001
 
 
 def _sharing(kind: Any, mounted: Any, paying: Any) -> Any:
@@ -417,6 +439,14 @@ def _finished(request: httpx.Request, purchase: flow.Purchase, reply: flow.Reply
         response.extensions = {**response.extensions, _MARK: purchase.info}
         request.extensions[_MARK] = (weakref.ref(request), purchase)
     return response
+
+
+def _in_place_of(error: PurserError, options: Options) -> httpx.Response:
+    """Answer with an error that the program does not want raised."""
+    if not options.return_402:
+        raise error
+    headers, body = in_place_of(error)
+    return httpx.Response(402, headers=headers, content=body, extensions={ERROR_MARK: error})
 
 
 def _paid_before(request: httpx.Request) -> flow.Purchase | None:

@@ -19,6 +19,7 @@ from . import _bodies as bodies
 from . import _flow as flow
 from ._callers import RequestsCaller
 from ._context import given_key
+from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
 from ._sockets import bounded
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ._memory import Identity
     from ._options import Options
 
-__all__ = ["PurserAdapter", "Session"]
+__all__ = ["PurserAdapter", "Session", "wrap"]
 
 # Where a request that was redirected remembers what was asked for at first.
 _ASKED = f"{MARK}.asked"
@@ -85,7 +86,10 @@ class PurserAdapter(BaseAdapter):
             return response
         wire = _Wire(self._adapter, request, sent, how, self._payer.options)
         described = _described(request, body)
-        reply = self._buy(described, wire, _reply(response), before)
+        try:
+            reply = self._buy(described, wire, _reply(response), before)
+        except PurserError as error:
+            reply = _in_place_of(error, request, self._payer.options)
         reply.connection = self  # type: ignore[assignment]
         return reply
 
@@ -139,6 +143,21 @@ class Session(requests.Session):
     def unclear(self) -> tuple[UnclearError, ...]:
         """The payments that were left unclear, the newest last."""
         return self._purser.unclear
+
+
+def wrap(session: requests.Session, options: Options) -> requests.Session:
+    """Make a session pay that exists already, and return it. Once for each session."""
+    if any(isinstance(adapter, PurserAdapter) for adapter in session.adapters.values()):
+        raise ValueError("this session pays already")
+    first: PurserAdapter | None = None
+    for prefix, adapter in list(session.adapters.items()):
+        paying = PurserAdapter(options, adapter)
+        if first is not None:  # one memory serves a whole session
+            paying._payer.close()  # noqa: SLF001
+            paying._payer = first._payer  # noqa: SLF001
+        first = first or paying
+        session.mount(prefix, paying)
+    return session
 
 
 class _Wire:
@@ -305,6 +324,19 @@ def _finished(request: requests.PreparedRequest, purchase: flow.Purchase, reply:
         setattr(response, MARK, purchase.info)
         # Hooks are the only thing of a request's that sessions copy to the next hop; they look up only "response".
         request.hooks = {**request.hooks, MARK: (weakref.ref(request), purchase)}
+    return response
+
+
+def _in_place_of(error: PurserError, request: requests.PreparedRequest, options: Options) -> requests.Response:
+    """Answer with an error that the program does not want raised."""
+    if not options.return_402:
+        raise error
+    headers, body = in_place_of(error)
+    raw = urllib3.HTTPResponse(
+        io.BytesIO(body), headers=headers, status=402, reason="Payment Required", preload_content=False
+    )
+    response = HTTPAdapter().build_response(request, raw)
+    setattr(response, ERROR_MARK, error)
     return response
 
 
