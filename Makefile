@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a doubl
 
 soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
+
+nodes: build $(BIN)/purser-failpoints ## three pursers on one PostgreSQL, killed and restarted for DURATION; one budget must be spent exactly
+	$(E2E) $(GO) test -count=1 -timeout 0 -v -run TestNodesAreKilled ./e2e/nodes -nodes.for=$(or $(DURATION),10m) -nodes.restarts=2 $(if $(SEED),-nodes.seed=$(SEED))
 
 ledgers: build e2e-deps ## hledger, Ledger, Beancount and ofxtools read and balance an export of PAYMENTS
 	$(E2E) $(GO) test -count=1 -timeout 30m -v -run TestProgramsReadAnExport ./e2e/ledgers -ledgers.payments=$(or $(PAYMENTS),100000)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 const (
@@ -97,7 +99,7 @@ func (d *DB) look(ctx context.Context) error {
 		err := c.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT value FROM settings WHERE name = $1)`, settingMinimum).Scan(&base, &minimum)
 		switch {
 		case err == nil:
-			d.time.saw(sent, d.time.local(), base)
+			d.time.saw(sent, d.time.local(), base.Add(failpoint.Ahead()))
 			return d.sawMinimum(ctx, minimum)
 		case c.Conn().IsClosed():
 			return &lostConnection{err}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -86,7 +87,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	d.clock, d.time.local = d.Now, o.Clock
 	if o.Clock == nil {
-		d.time.local = time.Now
+		d.time.local = failpoint.Now
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
