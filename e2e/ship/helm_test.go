@@ -68,6 +68,23 @@ func TestChart(t *testing.T) {
 			has:   []string{"claimName: mine", "replicas: 0"},
 			not:   []string{"8407", "PURSER_METRICS_BIND"},
 		},
+		"postgres": {
+			arguments: []string{
+				"--set", "store.kind=postgres,store.databaseSecret.name=purser-db-app,replicas=3", "--set", `networkPolicy.databasePods.cnpg\.io/cluster=purser-db`,
+			},
+			kinds: "NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+			has: []string{
+				"replicas: 3", "secretKeyRef: {name: purser-db-app, key: uri}", "{name: PURSER_STORE, value: postgres}", "type: RollingUpdate", "cnpg.io/cluster: purser-db",
+				"topologyKey: kubernetes.io/hostname", "maxUnavailable: 1", "storage: 1Gi", "terminationGracePeriodSeconds: 45",
+			},
+			not: []string{"Recreate", "httpGet: {path: /health", "claimName"},
+		},
+		"scaling": {
+			arguments: []string{"--set", "store.kind=postgres,store.databaseSecret.name=db,postgres.autoscaling.enabled=true"},
+			kinds:     "NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet HorizontalPodAutoscaler",
+			has:       []string{"averageUtilization: 70"},
+			not:       []string{"  replicas:"},
+		},
 		"sidecar": {arguments: []string{"--set", "mode=sidecar"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,6 +147,10 @@ func TestChartRefuses(t *testing.T) {
 	for setting, reason := range map[string]string{
 		"replicas=2":                             "only one process may have open",
 		"replicaCount=3":                         "only one process may have open",
+		"store.kind=mysql":                       "kind",
+		"store.kind=postgres":                    "store.databaseSecret.name must name",
+		"postgres.autoscaling.enabled=true":      "needs store.kind postgres",
+		"settings.PURSER_STORE=postgres":         "PURSER_STORE",
 		"persistence.accessMode=ReadWriteMany":   "accessMode",
 		"settings.PURSER_KEY=pk_x":               "PURSER_KEY",
 		"settings.PURSER_DATA_DIR=/tmp":          "PURSER_DATA_DIR",

@@ -18,8 +18,10 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
@@ -33,6 +35,8 @@ var kinds = map[metav1.TypeMeta]func() any{
 	{APIVersion: "v1", Kind: "Service"}:                              func() any { return new(corev1.Service) },
 	{APIVersion: "apps/v1", Kind: "Deployment"}:                      func() any { return new(appsv1.Deployment) },
 	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                     func() any { return new(appsv1.StatefulSet) },
+	{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"}:  func() any { return new(autoscalingv2.HorizontalPodAutoscaler) },
+	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:           func() any { return new(policyv1.PodDisruptionBudget) },
 	{APIVersion: "monitoring.coreos.com/v1", Kind: "PrometheusRule"}: func() any { return new(monitoringv1.PrometheusRule) },
 	{APIVersion: "monitoring.coreos.com/v1", Kind: "ServiceMonitor"}: func() any { return new(monitoringv1.ServiceMonitor) },
 	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}:      func() any { return new(networkingv1.NetworkPolicy) },

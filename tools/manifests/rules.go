@@ -19,13 +19,13 @@ const grace = 45
 func rules(object any) error {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		err := errors.Join(alone(o.Spec.Replicas), pod(&o.Spec.Template.Spec))
+		err := errors.Join(alone(o.Spec.Replicas, &o.Spec.Template.Spec), pod(&o.Spec.Template.Spec))
 		for _, c := range o.Spec.VolumeClaimTemplates {
 			err = errors.Join(err, claim(&c.Spec))
 		}
 		return err
 	case *appsv1.Deployment:
-		err := errors.Join(alone(o.Spec.Replicas), pod(&o.Spec.Template.Spec))
+		err := errors.Join(alone(o.Spec.Replicas, &o.Spec.Template.Spec), pod(&o.Spec.Template.Spec))
 		if o.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 			err = errors.Join(err, errors.New("a new purser would start before the old one has ended"))
 		}
@@ -38,8 +38,13 @@ func rules(object any) error {
 	return nil
 }
 
-// alone fails for more than one pod, because only one process may open the database.
-func alone(replicas *int32) error {
+// alone fails for more than one pod on a file, because only one process may open the database.
+func alone(replicas *int32, s *corev1.PodSpec) error {
+	for i := range s.Containers {
+		if slices.Contains(s.Containers[i].Env, corev1.EnvVar{Name: "PURSER_STORE", Value: "postgres"}) {
+			return nil
+		}
+	}
 	if replicas == nil || *replicas > 1 {
 		return errors.New("there may be two pursers at once")
 	}
@@ -117,7 +122,7 @@ func container(k *corev1.Container) error {
 		return fmt.Errorf("container %s has more rights than it needs", k.Name)
 	}
 	for _, e := range k.Env {
-		if e.Value != "" && (strings.HasSuffix(e.Name, "_KEY") || strings.HasSuffix(e.Name, "_SECRET")) {
+		if e.Value != "" && (strings.HasSuffix(e.Name, "_KEY") || strings.HasSuffix(e.Name, "_SECRET") || e.Name == "DATABASE_URL") {
 			return fmt.Errorf("container %s: %s stands in the manifest", k.Name, e.Name)
 		}
 	}

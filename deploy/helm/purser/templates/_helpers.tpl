@@ -38,8 +38,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "purser.check" -}}
-{{- if or (gt (int .Values.replicas) 1) (and (hasKey .Values "replicaCount") (gt (int .Values.replicaCount) 1)) }}
-{{- fail "replicas must be 1 (or 0): purser's database is a file, which only one process may have open. One purser serves many agents; to run several, install the chart several times, each with a secret and a volume of its own." }}
+{{- if and (eq .Values.store.kind "postgres") (not .Values.store.databaseSecret.name) }}
+{{- fail "store.databaseSecret.name must name the secret with the URL of the database." }}
+{{- end }}
+{{- if and (eq .Values.store.kind "postgres") .Values.persistence.existingClaim }}
+{{- fail "persistence.existingClaim is for the store bolt: with postgres each pod has a volume of its own." }}
+{{- end }}
+{{- if and (eq .Values.store.kind "bolt") .Values.postgres.autoscaling.enabled }}
+{{- fail "postgres.autoscaling needs store.kind postgres." }}
+{{- end }}
+{{- if and (eq .Values.store.kind "bolt") (or (gt (int .Values.replicas) 1) (and (hasKey .Values "replicaCount") (gt (int .Values.replicaCount) 1))) }}
+{{- fail "replicas must be 1 (or 0): purser's database is a file, which only one process may have open. One purser serves many agents; for several pods on one database set store.kind to postgres; to run several pursers apart, install the chart several times, each with a secret and a volume of its own." }}
 {{- end }}
 {{- if and .Values.upstream.enabled (not .Values.upstream.url) }}
 {{- fail "upstream.url must name the paid API that upstream leads to." }}
@@ -84,6 +93,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.secretKeys.rpcUrl2 }}
 - name: PURSER_RPC_URL_2
   valueFrom: {secretKeyRef: {name: {{ $.Values.existingSecret }}, key: {{ . }}}}
+{{- end }}
+{{- if eq .Values.store.kind "postgres" }}
+- {name: PURSER_STORE, value: postgres}
+- name: DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ .Values.store.databaseSecret.name }}, key: {{ .Values.store.databaseSecret.key }}}}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
