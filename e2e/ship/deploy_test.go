@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,32 @@ func TestCompose(t *testing.T) {
 		if out, err := try(t, runTime, settings, compose, written(t, strings.Replace(string(whole), right, wrong, 1))); err == nil {
 			t.Errorf("%s is taken: %s", wrong, out)
 		}
+	}
+}
+
+// The specification knows every field of the compose file with two pursers, and both are the same but for their volumes.
+func TestComposeNodes(t *testing.T) {
+	compose, path := tool(t, "github.com/purserpay/purser/tools/compose"), filepath.Join(process.Root(), "deploy/compose.nodes.yaml")
+	run(t, runTime, []string{"PURSER_RPC_URL=https://rpc.example.com"}, compose, path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Services map[string]map[string]any }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	first, second := file.Services["purser-1"], file.Services["purser-2"]
+	if first["volumes"] == nil || reflect.DeepEqual(first["volumes"], second["volumes"]) {
+		t.Errorf("the pursers share the volumes %v", first["volumes"])
+	}
+	delete(first, "volumes")
+	delete(second, "volumes")
+	if !reflect.DeepEqual(first, second) || first["read_only"] != true || first["stop_grace_period"] != "45s" {
+		t.Errorf("the pursers are %v and %v", first, second)
+	}
+	if strings.Contains(string(text), "ports:") {
+		t.Error("something can be reached from outside")
 	}
 }
 
