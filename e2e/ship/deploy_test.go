@@ -188,14 +188,20 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%s has no network policy", path)
 		}
 		// What is misspelt or missing must be noticed.
-		for right, wrong := range map[string]string{
+		wrongs := map[string]string{
 			"readOnlyRootFilesystem": "readonlyRootFileSystem", "readOnlyRootFilesystem: true": "readOnlyRootFilesystem: false",
 			"terminationGracePeriodSeconds: 45": "terminationGracePeriodSeconds: 30", "runAsNonRoot: true": "runAsNonRoot: false",
 			"allowPrivilegeEscalation: false": "allowPrivilegeEscalation: true", "enableServiceLinks: false": "enableServiceLinks: true",
-			"automountServiceAccountToken: false": "automountServiceAccountToken: true", "replicas: 1": "replicas: 2",
+			"automountServiceAccountToken: false": "automountServiceAccountToken: true",
 			"drop: [ALL]": "drop: [NET_RAW]", "seccompProfile: {type: RuntimeDefault}": "seccompProfile: {type: Unconfined}",
 			"ReadWriteOncePod": "ReadWriteMany", "defaultMode: 0440": "defaultMode: 0444", "readinessProbe": "lifecycle",
-		} {
+		}
+		if strings.Contains(string(text), "PURSER_STORE") { // a database of a server has several nodes; a file has one
+			wrongs["value: postgres"] = "value: bolt"
+		} else {
+			wrongs["replicas: 1"] = "replicas: 2"
+		}
+		for right, wrong := range wrongs {
 			spoilt := strings.Replace(string(text), right, wrong, 1)
 			if spoilt == string(text) {
 				t.Errorf("%s does not say %s", path, right)

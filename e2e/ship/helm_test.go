@@ -81,7 +81,7 @@ func TestChart(t *testing.T) {
 		},
 		"scaling": {
 			arguments: []string{"--set", "store.kind=postgres,store.databaseSecret.name=db,postgres.autoscaling.enabled=true"},
-			kinds:     "NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet HorizontalPodAutoscaler",
+			kinds:     "NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service HorizontalPodAutoscaler StatefulSet",
 			has:       []string{"averageUtilization: 70"},
 			not:       []string{"  replicas:"},
 		},
