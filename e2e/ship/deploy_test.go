@@ -193,7 +193,7 @@ func TestManifests(t *testing.T) {
 			"terminationGracePeriodSeconds: 45": "terminationGracePeriodSeconds: 30", "runAsNonRoot: true": "runAsNonRoot: false",
 			"allowPrivilegeEscalation: false": "allowPrivilegeEscalation: true", "enableServiceLinks: false": "enableServiceLinks: true",
 			"automountServiceAccountToken: false": "automountServiceAccountToken: true",
-			"drop: [ALL]": "drop: [NET_RAW]", "seccompProfile: {type: RuntimeDefault}": "seccompProfile: {type: Unconfined}",
+			"drop: [ALL]":                         "drop: [NET_RAW]", "seccompProfile: {type: RuntimeDefault}": "seccompProfile: {type: Unconfined}",
 			"ReadWriteOncePod": "ReadWriteMany", "defaultMode: 0440": "defaultMode: 0444", "readinessProbe": "lifecycle",
 		}
 		if strings.Contains(string(text), "PURSER_STORE") { // a database of a server has several nodes; a file has one
