@@ -31,7 +31,7 @@ export async function checkCaps(
   const { beforePayment } = s;
   if (!beforePayment) return;
   const info = { url: bareUrl(url), host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
-  let verdict: boolean | void;
+  let verdict: unknown;
   try {
     const asked = (async () => beforePayment(info))();
     verdict = await (signal ? orAborted(asked, signal) : asked);
@@ -39,7 +39,15 @@ export async function checkCaps(
     signal?.throwIfAborted();
     throw new RefusedByCallerError("beforePayment refused the payment.", "callback", { cause });
   }
-  if (verdict === false) throw new RefusedByCallerError("beforePayment refused the payment.", "callback");
+  if (verdict === true) return;
+  // A callback that forgets to return must not pay.
+  const wrong = verdict === false ? undefined : new TypeError(`beforePayment returned ${named(verdict)}, and only true allows a payment`);
+  throw new RefusedByCallerError("beforePayment refused the payment.", "callback", wrong && { cause: wrong });
+}
+
+/** Names what a callback returned, without what an object holds. */
+function named(value: unknown): string {
+  return typeof value === "object" && value !== null ? "an object" : typeof value === "string" ? "a string" : String(value);
 }
 
 /** Whether a signature pays for one of the offers that the caps have seen. True when there are no caps. */

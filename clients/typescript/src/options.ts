@@ -46,8 +46,8 @@ export interface PaymentOptions extends PurserOptions {
   task?: string;
   /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
   allowHosts?: readonly string[];
-  /** Sees every payment before it is made. `false` or an exception refuses it. */
-  beforePayment?: (info: PaymentInfo) => boolean | void | Promise<boolean | void>;
+  /** Sees every payment before it is made. Only `true` allows it; anything else, and an exception, refuses it. */
+  beforePayment?: (info: PaymentInfo) => boolean | Promise<boolean>;
   /** More response headers that may hold a challenge. */
   challengeHeaders?: readonly string[];
   /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */

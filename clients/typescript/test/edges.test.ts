@@ -128,12 +128,23 @@ describe("corners", () => {
     assert(large < 40 * small, `${large} bytes were copied for sixteen times as much as ${small}`);
   });
 
+  for (const verdict of [0, 1, undefined, null, "yes", { abort: true }, []] as unknown[]) {
+    it(`beforePayment pays for nothing by ${JSON.stringify(verdict)}`, async () => {
+      const { fetch, sent } = shop({ beforePayment: () => verdict as boolean, purserFetch: () => assert.fail("purser is asked") });
+      const error = await failure(fetch("https://x.example/"));
+      assert.equal(error.code, "refused-by-caller");
+      assert(error.cause instanceof TypeError);
+      assert.match(error.cause.message, /only true allows a payment/);
+      assert(sent.length <= 1);
+    });
+  }
+
   it("an abort does not wait for beforePayment", async () => {
     const controller = new AbortController();
     let allow: (() => void) | undefined;
     const beforePayment = () =>
-      new Promise<void>((resolve) => {
-        allow = resolve;
+      new Promise<boolean>((resolve) => {
+        allow = () => resolve(true);
         controller.abort(new Error("enough"));
       });
     const { fetch, sent } = shop({ beforePayment, purserFetch: () => assert.fail("purser is asked") });

@@ -515,6 +515,7 @@ describe("giving up", all, () => {
     const shop = await seller(t);
     const beforePayment = () => {
       controller.abort();
+      return true;
     };
     const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, beforePayment });
     assert.equal((await failure(fetch(shop.url, { signal: controller.signal }))).name, "AbortError");

@@ -118,10 +118,10 @@ describe("caps", () => {
         return Promise.resolve(new Response("goods"));
       };
       const { beforePayment, ...options } = c.options;
-      const callbacks: Record<string, () => boolean | void> = {
+      const callbacks: Record<string, () => boolean> = {
         true: () => true,
         false: () => false,
-        nothing: () => undefined,
+        nothing: () => undefined as unknown as boolean,
         throw: () => {
           throw new Error("no");
         },
@@ -140,6 +140,7 @@ describe("caps", () => {
       assert.equal(asked, c.expect === "signed-terms" ? 1 : 0, "purser is asked only after all caps");
       if (c.expect === "signed-terms") assert.equal(error.paymentId, paymentId);
       assert.equal(sent.length, 0);
+      if (beforePayment === "nothing") assert(error.cause instanceof TypeError);
       assert.equal((error.response as Response).status, 402);
       assert.equal(await (error.response as Response).text(), "{}", "the 402 stays readable");
     });
@@ -284,7 +285,7 @@ describe("urls", () => {
   for (const c of vectors<{ cases: Case[] }>("urls.json").cases) {
     it(c.name, async () => {
       const shown: string[] = [];
-      const w = world(() => ({ status: 403 }), () => 200, { beforePayment: (info) => void shown.push(info.url) });
+      const w = world(() => ({ status: 403 }), () => 200, { beforePayment: (info) => shown.push(info.url) > 0 });
       const error = await failure(w.fetch(c.url));
       assert.equal(error.code, "request-refused");
       assert.equal(error.url, c.shown);
