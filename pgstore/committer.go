@@ -227,14 +227,16 @@ func (d *DB) transact(ctx context.Context, ops []*op, live []int, results []erro
 const uniqueViolation = "23505"
 
 // committed finds out whether a batch whose answer was lost is in the database. It takes the batch's
-// id itself. While the batch may still commit, that waits; afterwards, the batch cannot commit any more.
+// id itself, and marks it as void. While the batch may still commit, that waits; afterwards, the batch cannot
+// commit any more. The mark tells whose row it is, because the answer to this may be lost, too.
 func (d *DB) committed(ctx context.Context, id uuid.UUID) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime) // the batch may have used up its time
 	defer cancel()
 	for range maxTries {
-		var tag pgconn.CommandTag
-		if tag, err = d.pool.Exec(ctx, `INSERT INTO operations (id) VALUES ($1) ON CONFLICT DO NOTHING`, id); err == nil {
-			return tag.RowsAffected() == 0, nil
+		row := d.pool.QueryRow(ctx, `INSERT INTO operations (id, void) VALUES ($1, true)
+			ON CONFLICT (id) DO UPDATE SET void = operations.void RETURNING NOT operations.void`, id)
+		if err = row.Scan(&done); err == nil {
+			return done, nil
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):

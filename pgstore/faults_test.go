@@ -121,3 +121,19 @@ func insist[T any](ctx context.Context, call func() (T, error)) (value T, err er
 	}
 	return value, ctx.Err()
 }
+
+// A node may ask more than once whether a batch was committed, because that answer may be lost, too. Its
+// own question does not count as the batch.
+func TestLostBatchStaysLost(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d, lost, written := node(t, pgstore.Options{URL: url}), uuid.New(), uuid.New()
+	run(t, url, fmt.Sprintf(`INSERT INTO operations (id) VALUES ('%s')`, written))
+	for range 3 {
+		for id, want := range map[uuid.UUID]bool{lost: false, written: true} {
+			if done, err := d.Committed(t.Context(), id); err != nil || done != want {
+				t.Errorf("committed: %t instead of %t, %v", done, want, err)
+			}
+		}
+	}
+}

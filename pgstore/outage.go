@@ -316,7 +316,7 @@ func (d *DB) unwritten(ctx context.Context, list []*kept) (rest []*kept, err err
 			}
 		}
 	}
-	rows, err := d.pool.Query(ctx, `SELECT id FROM operations WHERE id = ANY($1)`, ids)
+	rows, err := d.pool.Query(ctx, `SELECT id FROM operations WHERE id = ANY($1) AND NOT void`, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -20,10 +20,12 @@ CREATE TABLE numbers (
 );
 INSERT INTO numbers VALUES ('audit', 0), ('notices', 0);
 
--- The batches that were committed. A node that lost the answer of a commit looks here.
+-- The batches that were committed. A node that lost the answer of a commit looks here, and leaves a void row
+-- so that the batch cannot be committed later.
 CREATE TABLE operations (
-    id uuid PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT now()
+    id   uuid PRIMARY KEY,
+    at   timestamptz NOT NULL DEFAULT now(),
+    void boolean NOT NULL DEFAULT false
 );
 CREATE INDEX operations_at ON operations (at);
 
