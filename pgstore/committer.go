@@ -404,6 +404,9 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 // keyLock names the lock of a key: its payments, counters and approvals.
 func keyLock(id string) string { return "key/" + id }
 
+// walletLock names the lock of a wallet's daily sums, to which all keys add that draw from it.
+func walletLock(id string) string { return "wallet/" + id }
+
 // counterLocks names the locks of counters that a key may share with others.
 func counterLocks(keyID string, list []pay.Counter) (names []string) {
 	for _, c := range list {

@@ -137,3 +137,35 @@ func TestLostBatchStaysLost(t *testing.T) {
 		}
 	}
 }
+
+// Keys share a wallet, and nodes settle their payments at the same time: no payment is missing in the sums of
+// the wallet.
+func TestSumsOfSharedWallet(t *testing.T) {
+	t.Parallel()
+	const keys, payments = 8, 20
+	url := fresh(t, pgtest.Start(t))
+	nodes := []*pgstore.DB{node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})}
+	var all sync.WaitGroup
+	for i := range keys {
+		k := keyOn(t, nodes[0])
+		all.Go(func() {
+			for range payments {
+				d := nodes[i%len(nodes)]
+				begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
+				if err == nil {
+					_, _, err = d.Record(t.Context(), settledOf(begun.Payment))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	n, now := 0, nodes[0].Now()
+	err := nodes[0].VisitWalletDays(t.Context(), []string{"w"}, now.AddDate(0, 0, -1), now.AddDate(0, 0, 1), func(_ string, d pay.WalletDay) { n += d.Spent.Count })
+	if err != nil || n != keys*payments {
+		t.Errorf("%d of %d payments are summed up, %v", n, keys*payments, err)
+	}
+}

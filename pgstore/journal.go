@@ -207,7 +207,7 @@ func scopesOf(p *pay.Payment) []string {
 	for _, r := range p.Reservations {
 		list = append(list, r.Counter)
 	}
-	return append(counterLocks(p.KeyID, list), keyLock(p.KeyID))
+	return append(counterLocks(p.KeyID, list), keyLock(p.KeyID), walletLock(p.WalletID))
 }
 
 // locksOf finds the locks of a payment, which never change.
