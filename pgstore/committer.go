@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -261,7 +262,7 @@ type batch struct {
 // try runs the operations in one transaction.
 func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error) error {
 	acquired := false
-	err := b.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) (err error) {
+	err := b.writers.AcquireFunc(ctx, func(c *pgxpool.Conn) (err error) {
 		acquired = true
 		defer func() {
 			if err != nil && c.Conn().IsClosed() {
@@ -282,18 +283,8 @@ func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error)
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
 		}
-		for _, i := range live {
-			for round := 0; ; round++ {
-				if results[i] = guard(func() error { return ops[i].run(s) }); len(s.missing) == 0 {
-					break
-				}
-				if round == maxRounds {
-					return errors.New("an operation asks without end")
-				}
-				if err := b.ask(ctx, c.Conn(), s); err != nil {
-					return err
-				}
-			}
+		if err := b.decide(ctx, c.Conn(), s, ops, live, results); err != nil {
+			return err
 		}
 		return b.end(ctx, c.Conn(), s)
 	})
@@ -301,6 +292,30 @@ func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error)
 		err = &lostConnection{err}
 	}
 	return err
+}
+
+// decide runs the operations. Those that lack an answer ask together, and run again behind the others.
+func (b *batch) decide(ctx context.Context, c *pgx.Conn, s *state, ops []*op, left []int, results []error) error {
+	for range maxRounds {
+		var again []int
+		missing := map[question]bool{}
+		for _, i := range left {
+			results[i] = guard(func() error { return ops[i].run(s) })
+			if len(s.missing) > 0 {
+				again = append(again, i)
+				maps.Copy(missing, s.missing)
+				clear(s.missing)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		s.missing, left = missing, again
+		if err := b.ask(ctx, c, s); err != nil {
+			return err
+		}
+	}
+	return errors.New("an operation asks without end")
 }
 
 // guard turns a panic into an error, because a bug in one operation must not end the others.
@@ -396,7 +411,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	failpoint.Here(failpoint.StoreCommitted)
 	for _, name := range b.locks {
-		b.locked.Add(name, nil)
+		b.locked.Add(name, struct{}{})
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Be
 	notes.merge()
 	s.enter(entry)
 	s.save(p, created)
-	d.scopes.Add(p.ID, scopesOf(p))
+	d.scopes.Add(p.ID, scopeOf(p))
 	return begun, nil
 }
 
@@ -201,28 +201,35 @@ func (s *state) enter(e *pay.AuditEntry) {
 	}
 }
 
-// scopesOf names the locks of a payment.
-func scopesOf(p *pay.Payment) []string {
-	var list []pay.Counter
-	for _, r := range p.Reservations {
-		list = append(list, r.Counter)
-	}
-	return append(counterLocks(p.KeyID, list), keyLock(p.KeyID), walletLock(p.WalletID))
+// scope holds what the outcomes of a payment decide about. It never changes.
+type scope struct {
+	locks       []string
+	key, wallet string
+	counters    []pay.Counter
 }
 
-// locksOf finds the locks of a payment, which never change.
+func scopeOf(p *pay.Payment) scope {
+	of := scope{key: p.KeyID, wallet: p.WalletID}
+	for _, r := range p.Reservations {
+		of.counters = append(of.counters, r.Counter)
+	}
+	of.locks = append(counterLocks(p.KeyID, of.counters), keyLock(p.KeyID), walletLock(p.WalletID))
+	return of
+}
+
+// locksOf finds the locks of a payment.
 func (d *DB) locksOf(id string) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		if known, ok := d.scopes.Get(id); ok {
-			return known, nil
+			return known.locks, nil
 		}
 		p, err := d.Payment(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		scopes := scopesOf(p)
-		d.scopes.Add(id, scopes)
-		return scopes, nil
+		of := scopeOf(p)
+		d.scopes.Add(id, of)
+		return of.locks, nil
 	}
 }
 
@@ -277,7 +284,7 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 // Record applies an outcome. The outcome is written even if its caller leaves. While the database cannot
 // be written, it is kept: pay.ErrQueued.
 func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
-	o := &op{locks: d.locksOf(out.PaymentID), wants: wantOutcome(out), outlivesCaller: true}
+	o := &op{locks: d.locksOf(out.PaymentID), wants: d.wantOutcome(out), outlivesCaller: true}
 	o.run = func(s *state) (err error) {
 		p, fx, err = d.record(ctx, s, out)
 		return err
@@ -303,12 +310,28 @@ func (d *DB) wrote(p *pay.Payment) {
 }
 
 // wantOutcome asks what an outcome will ask.
-func wantOutcome(out pay.Outcome) func(*state) {
+func (d *DB) wantOutcome(out pay.Outcome) func(*state) {
 	return func(s *state) {
 		s.want(question{askPayment, out.PaymentID, ""})
+		d.expectOutcome(s, out)
 		if out.Claims() {
 			s.want(question{askTransaction, transactionKey(out.Transaction), ""})
 		}
+	}
+}
+
+// expectOutcome asks what closing a payment will ask.
+func (d *DB) expectOutcome(s *state, out pay.Outcome) {
+	of, known := d.scopes.Get(out.PaymentID)
+	if !known || out.Verdict == pay.Unclear {
+		return
+	}
+	for _, c := range of.counters {
+		s.want(question{askCounter, string(c), ""})
+	}
+	if out.EventID != "" {
+		n := string(dayNumber(out.At))
+		s.want(question{askDay, of.key, n}, question{askWalletDay, of.wallet, n})
 	}
 }
 

@@ -6,12 +6,12 @@ import lru "github.com/hashicorp/golang-lru/v2"
 const memoryRows = 50_000
 
 // memory remembers things that never change, so that forgetting them costs only time.
-type memory = lru.Cache[string, []string]
+type memory[T any] struct{ *lru.Cache[string, T] }
 
-func newMemory() *memory {
-	m, err := lru.New[string, []string](memoryRows)
+func newMemory[T any]() memory[T] {
+	m, err := lru.New[string, T](memoryRows)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return m
+	return memory[T]{m}
 }

@@ -49,17 +49,19 @@ var (
 
 // DB keeps a pay.Store in a database. It is safe for concurrent use.
 type DB struct {
-	pool   *pgxpool.Pool
-	time   clock
-	clock  pay.Clock // Now
-	log    *slog.Logger
-	vault  *vault.Vault
-	meters meters
-	outage outage
-	bell   bell
-	id     string // of the store
-	schema int64  // that this node knows
-	old    atomic.Bool
+	pool *pgxpool.Pool
+	// writers has the connections of the committer, whose statements find rows by indexes only.
+	writers *pgxpool.Pool
+	time    clock
+	clock   pay.Clock // Now
+	log     *slog.Logger
+	vault   *vault.Vault
+	meters  meters
+	outage  outage
+	bell    bell
+	id      string // of the store
+	schema  int64  // that this node knows
+	old     atomic.Bool
 
 	ops      chan *op
 	closing  chan struct{}
@@ -68,9 +70,10 @@ type DB struct {
 	// background ends with stop.
 	background sync.WaitGroup
 	stop       context.CancelFunc
-	// scopes remembers what a payment's outcomes lock. locked has the names that are in the table.
-	scopes, locked *memory
-	habits         *memory
+	// scopes remembers what a payment's outcomes decide about. locked has the names that are in the table.
+	scopes memory[scope]
+	locked memory[struct{}]
+	habits memory[[]string]
 }
 
 var _ pay.Store = (*DB)(nil)
@@ -83,7 +86,7 @@ var migrations embed.FS
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		log: o.Logger, ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
-		scopes: newMemory(), locked: newMemory(), habits: newMemory(),
+		scopes: newMemory[scope](), locked: newMemory[struct{}](), habits: newMemory[[]string](),
 	}
 	d.clock, d.time.local = d.Now, o.Clock
 	if o.Clock == nil {
@@ -105,6 +108,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	if d.writers, err = pgxpool.NewWithConfig(ctx, byIndexes(config.Copy())); err != nil {
+		d.pool.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	d.schema, err = migrate(ctx, own)
 	if err == nil {
 		err = d.identify(ctx, o)
@@ -119,7 +126,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		err = fmt.Errorf("%w than one that knows schema %d", ErrNewer, d.schema)
 	}
 	if err != nil {
-		d.pool.Close()
+		d.close()
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), d.outage.file.close())
 	}
 	d.addMonths(ctx)
@@ -266,8 +273,13 @@ func (d *DB) Close() error {
 	<-d.finished
 	d.stop()
 	d.background.Wait()
-	d.pool.Close()
+	d.close()
 	return d.lost()
+}
+
+func (d *DB) close() {
+	d.writers.Close()
+	d.pool.Close()
 }
 
 // Kind is "postgres".

@@ -339,7 +339,7 @@ func (d *DB) unwritten(ctx context.Context, list []*kept) (rest []*kept, err err
 // opOf returns the operation that writes a kept change.
 func (d *DB) opOf(ctx context.Context, k *kept) *op {
 	out := k.Outcome
-	return &op{locks: d.locksOf(out.PaymentID), wants: wantOutcome(out), run: func(s *state) error {
+	return &op{locks: d.locksOf(out.PaymentID), wants: d.wantOutcome(out), run: func(s *state) error {
 		if k.owner != "" {
 			p, err := s.payment(out.PaymentID)
 			if errors.Is(err, pay.ErrPaymentNotFound) || err == nil && (p.Lease.Fence != out.Fence || p.Lease.Owner != k.owner) {

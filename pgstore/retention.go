@@ -217,7 +217,7 @@ func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Paym
 	var booked []*pay.Payment
 	locks := []string{configuration}
 	for _, p := range step.Found {
-		locks = append(locks, scopesOf(p)...)
+		locks = append(locks, scopeOf(p).locks...)
 	}
 	o := &op{locks: func(context.Context) ([]string, error) { return locks, nil }}
 	o.run = func(s *state) error {

@@ -54,11 +54,11 @@ type meters struct {
 
 // Stats reads the meters.
 func (d *DB) Stats() Stats {
-	use := d.pool.Stat()
+	use, writes := d.pool.Stat(), d.writers.Stat()
 	s := Stats{
 		Batches: d.meters.batches.Load(), Operations: d.meters.operations.Load(), Repeats: d.meters.repeats.Load(),
 		BatchTime: time.Duration(d.meters.batchTime.Load()), LockTime: time.Duration(d.meters.lockTime.Load()),
-		Connections: int(use.AcquiredConns()), MaxConnections: int(use.MaxConns()),
+		Connections: int(use.AcquiredConns() + writes.AcquiredConns()), MaxConnections: int(use.MaxConns() + writes.MaxConns()),
 	}
 	s.Down, s.Since, s.Queued, s.Unsaved = d.outage.state()
 	if s.Down == "" && d.old.Load() {

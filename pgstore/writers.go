@@ -1,0 +1,37 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxWriters bounds the connections of the committer: one at work, and one that replaces a lost one.
+const maxWriters = 2
+
+// byIndexes configures the connections of the committer. A plan is made once and kept, often while the
+// tables are small, and a table that was small when it was scanned grows to millions of rows. A database
+// that knows no such setting plans as it likes.
+func byIndexes(config *pgxpool.Config) *pgxpool.Config {
+	config.MaxConns, config.MinConns = maxWriters, 0
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		for _, setting := range [][2]string{
+			{"plan_cache_mode", "force_generic_plan"},
+			{"enable_seqscan", "off"},
+			{"enable_bitmapscan", "off"},
+			{"enable_hashjoin", "off"},
+			{"enable_mergejoin", "off"},
+			{"jit", "off"},
+		} {
+			var refused *pgconn.PgError
+			if _, err := c.Exec(ctx, `SELECT set_config($1, $2, false)`, setting[0], setting[1]); err != nil && !errors.As(err, &refused) {
+				return err
+			}
+		}
+		return nil
+	}
+	return config
+}
