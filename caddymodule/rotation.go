@@ -37,7 +37,7 @@ type rotator struct{ t *tenant }
 func (r rotator) store() (sealingStore, error) {
 	s, ok := r.t.home.store.(sealingStore)
 	if !ok {
-		return nil, adminapi.Errorf(http.StatusNotImplemented, "a %s store seals nothing", r.t.home.store.Kind())
+		return nil, adminapi.Errorf(http.StatusNotImplemented, "the keys of a %s store cannot be rotated", r.t.home.store.Kind())
 	}
 	return s, nil
 }
