@@ -72,7 +72,7 @@ func TestConnectSaysWhatToDo(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server.Exec(t, `INSERT INTO `+schema(newer)+`.goose_db_version (version_id, is_applied) VALUES (999, true)`)
+	server.Exec(t, `INSERT INTO `+schema(newer)+`.settings VALUES ('minimum', '99')`)
 	missing := t.TempDir() + "/master.key"
 	for name, c := range map[string]struct {
 		url    string
