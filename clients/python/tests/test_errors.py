@@ -29,6 +29,17 @@ def test_str_names_payment_amount_and_host(make: Make) -> None:
     assert (error.amount, error.host) == ("10000", "api.example.com")
 
 
+def test_nothing_stands_twice() -> None:
+    known: dict[str, Any] = {"url": "https://api.example.com/paid", "amount": "10000"}
+    for said, ends in (
+        ("0.01 USDC would pass the budget", "budget (api.example.com)"),
+        ("10.01 USDC would pass the budget", "budget (0.01 USDC, api.example.com)"),
+        ("api.example.com takes 0.01 USDC", "takes 0.01 USDC"),
+        ("see https://www.api.example.com", "(0.01 USDC, api.example.com)"),
+    ):
+        assert str(purserpay.DeclinedError(said, **known)).endswith(ends)
+
+
 def test_refusals_name_amount_and_host(make: Make) -> None:
     with pytest.raises(purserpay.RefusedByCallerError) as caught:
         make(FakeSeller(), FakePurser(), max_amount=5).buy(Buy())

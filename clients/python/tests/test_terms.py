@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import httpx
@@ -56,7 +57,8 @@ def test_before_paying(world: sandbox.World) -> None:
             buy(seller)
         assert dry.value.quote.usdc == Decimal("0.01")
         assert dry.value.quote.price == "0.01 USDC"
-        assert str(dry.value) == f"dry run: 0.01 USDC on base to {dry.value.quote.pay_to} would be paid"
+        where = f"({urlsplit(seller).netloc})"  # the amount stands in the sentence already
+        assert str(dry.value) == f"dry run: 0.01 USDC on base to {dry.value.quote.pay_to} would be paid {where}"
         with purserpay.terms(max_amount="0.009 USDC"), pytest.raises(purserpay.RefusedByCallerError) as refused:
             buy(seller)
         assert "at most 9000 (0.009 USDC)" in str(refused.value)
@@ -81,7 +83,8 @@ def test_repeat(world: sandbox.World) -> None:
             with purserpay.terms(dry_run=True), pytest.raises(purserpay.DryRunError) as dry:
                 buy(seller)
         assert info is not None
-        assert str(dry.value) == f"dry run: payment {info.id} of 0.01 USDC would be repeated, and nothing new paid"
+        said = f"dry run: payment {info.id} of 0.01 USDC would be repeated, and nothing new paid"
+        assert str(dry.value) == f"{said} ({urlsplit(seller).netloc})"
         assert dry.value.quote.repeats is not None
 
 

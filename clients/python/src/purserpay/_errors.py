@@ -6,6 +6,7 @@ No message, attribute or printed form holds an API key or a payment header.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -92,13 +93,18 @@ class PurserError(Exception):
     def __str__(self) -> str:
         amount = None if self.amount is None or not self.amount.isdecimal() else usdc_text(self.amount)
         payment = None if self.payment_id is None else f"payment {self.payment_id}"
-        known = ", ".join(part for part in (payment, amount, self.host) if part)
         said = super().__str__()
+        known = ", ".join(part for part in (payment, amount, self.host) if part and not _names(said, part))
         return f"{said} ({known})" if known else said
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = {name: value for name, value in self.__dict__.items() if name not in ("response", "_resume")}
         return _unpickled, (type(self), self.args, kept)
+
+
+def _names(said: str, part: str) -> bool:
+    """Report whether a message has a part as words of its own, so that it need not stand twice."""
+    return re.search(rf"(?<![\w.]){re.escape(part)}(?!\w)", said) is not None
 
 
 def _unpickled(kind: type[PurserError], args: tuple[Any, ...], kept: dict[str, Any]) -> PurserError:
