@@ -129,9 +129,6 @@ func (c *checker) events() error {
 	}, `SELECT s.id FROM spend s LEFT JOIN payments p ON p.id = s.payment_id AND p.labels & $1 <> 0 WHERE p.id IS NULL`, int16(codec.LabelBits(string(pay.Settled))))
 }
 
-// largest is the largest amount, 2^256-1, at which sums stay.
-const largest = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
-
 // days checks that the sums of days are those of their events, unless events were removed.
 func (c *checker) days() error {
 	return each(c.ctx, c.tx, func(r pgx.Rows) error {

@@ -19,11 +19,11 @@ import (
 
 var errBudget = errors.New("budget is used up")
 
-// One budget for 300 payments, three nodes, and a database that ends their connections all the time, and
-// once restarts: 300 payments are made, each once.
+// One budget for 1000 payments, three nodes, and a database that ends their connections after each few, and
+// once restarts: 1000 payments are made, each once.
 func TestBudgetThroughLostConnections(t *testing.T) {
 	t.Parallel()
-	const payments, callers = 300, 24
+	const payments, callers = 1000, 24
 	server := pgtest.Start(t)
 	url, ctx := fresh(t, server), t.Context()
 	var nodes []*pgstore.DB
@@ -38,16 +38,12 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	var made, lost atomic.Int64
-	stop := make(chan struct{})
+	moves := make(chan struct{}, 1) // a payment was made, so that the next connections may be lost
 	var breaker sync.WaitGroup
 	breaker.Go(func() {
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if n == 20 {
+		n := 0
+		for range moves {
+			if n++; n == 20 {
 				server.Restart(t)
 			}
 			lost.Add(server.EndConnections(t))
@@ -55,20 +51,26 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 	})
 	most := x402.NewAmount(5 * payments)
 	day := time.Now()
+	// Each try of a purchase has a payment of its own, as package pay makes it.
+	call := func(name string) *pay.Begin {
+		b := callOf(k, day)
+		b.IdempotencyKey, b.New.IdempotencyKey = name, name
+		b.Fingerprint, b.Identity = pay.HashOf("f", name), pay.HashOf("i", name)
+		b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
+		for j := range b.Limits {
+			if b.Limits[j].Counter == pay.DailyCounter(k.ID, "USDC", day) {
+				b.Limits[j].Max, b.Limits[j].Refusal = &most, errBudget
+			}
+		}
+		return b
+	}
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
 			d := nodes[i%len(nodes)]
 			for n := 0; ; n++ {
-				b := callOf(k, day)
-				b.IdempotencyKey = fmt.Sprintf("%d/%d", i, n)
-				b.New.IdempotencyKey = b.IdempotencyKey
-				for j := range b.Limits {
-					if b.Limits[j].Counter == pay.DailyCounter(k.ID, "USDC", day) {
-						b.Limits[j].Max, b.Limits[j].Refusal = &most, errBudget
-					}
-				}
-				begun, err := insist(ctx, func() (pay.Begun, error) { return d.Begin(ctx, b) })
+				name := fmt.Sprintf("%d/%d", i, n)
+				begun, err := insist(ctx, func() (pay.Begun, error) { return d.Begin(ctx, call(name)) })
 				if errors.Is(err, errBudget) {
 					return
 				}
@@ -81,6 +83,10 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 					return
 				}
 				made.Add(1)
+				select {
+				case moves <- struct{}{}:
+				default:
+				}
 				p := begun.Payment
 				o := pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: day, Verdict: pay.VerdictSettled, EventID: uuid.Must(uuid.NewV7()).String(), Release: true, Answered: true}
 				if _, err := insist(ctx, func() (*pay.Payment, error) { p, _, err := d.Record(ctx, o); return p, err }); err != nil {
@@ -91,7 +97,7 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 		})
 	}
 	all.Wait()
-	close(stop)
+	close(moves)
 	breaker.Wait()
 	used, err := nodes[1].Counter(ctx, pay.DailyCounter(k.ID, "USDC", day))
 	if err != nil || used != most || made.Load() != payments {

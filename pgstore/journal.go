@@ -101,14 +101,12 @@ func monthOf(q question) []string {
 // Begin decides and writes the payment of one call.
 func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	var begun pay.Begun
+	shared := []pay.Counter{want.Place.Counter}
+	for _, l := range want.Limits {
+		shared = append(shared, l.Counter)
+	}
 	o := &op{
-		locks: func(context.Context) ([]string, error) {
-			list := []pay.Counter{want.Place.Counter}
-			for _, l := range want.Limits {
-				list = append(list, l.Counter)
-			}
-			return append(counterLocks(want.KeyID, list), keyLock(want.KeyID)), nil
-		},
+		locks: append(counterLocks(want.KeyID, shared), keyLock(want.KeyID)),
 		wants: func(s *state) { d.expect(s, want) },
 	}
 	o.run = func(s *state) (err error) {
@@ -203,26 +201,28 @@ func (s *state) enter(e *pay.AuditEntry) {
 
 // scope holds what the outcomes of a payment decide about. It never changes.
 type scope struct {
-	locks       []string
-	key, wallet string
-	counters    []pay.Counter
+	locks    []string
+	key      string
+	counters []pay.Counter
 }
 
 func scopeOf(p *pay.Payment) scope {
-	of := scope{key: p.KeyID, wallet: p.WalletID}
+	of := scope{key: p.KeyID}
 	for _, r := range p.Reservations {
 		of.counters = append(of.counters, r.Counter)
 	}
-	of.locks = append(counterLocks(p.KeyID, of.counters), keyLock(p.KeyID), walletLock(p.WalletID))
+	of.locks = append(counterLocks(p.KeyID, of.counters), keyLock(p.KeyID))
 	return of
 }
 
-// locksOf finds the locks of a payment.
-func (d *DB) locksOf(id string) func(context.Context) ([]string, error) {
-	return func(ctx context.Context) ([]string, error) {
-		if known, ok := d.scopes.Get(id); ok {
-			return known.locks, nil
-		}
+// on returns an operation on a payment.
+func (d *DB) on(id string, run func(*state) error) *op {
+	o := &op{run: run, wants: func(s *state) { s.want(question{askPayment, id, ""}) }}
+	if known, ok := d.scopes.Get(id); ok {
+		o.locks = known.locks
+		return o
+	}
+	o.find = func(ctx context.Context) ([]string, error) {
 		p, err := d.Payment(ctx, id)
 		if err != nil {
 			return nil, err
@@ -231,19 +231,12 @@ func (d *DB) locksOf(id string) func(context.Context) ([]string, error) {
 		d.scopes.Add(id, of)
 		return of.locks, nil
 	}
-}
-
-func wantPayment(id string) func(*state) {
-	return func(s *state) { s.want(question{askPayment, id, ""}) }
+	return o
 }
 
 // Acquire takes the lease of a payment that no other owner holds.
 func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
-	o := &op{
-		locks: d.locksOf(id), wants: wantPayment(id),
-		granted: func() (*pay.Payment, bool) { return p, false }, done: func() { d.outage.hold(p) },
-	}
-	o.run = func(s *state) error {
+	o := d.on(id, func(s *state) error {
 		was, err := s.payment(id)
 		if err != nil {
 			return err
@@ -257,7 +250,8 @@ func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time
 		p.Grant(owner, until)
 		s.save(p, false)
 		return nil
-	}
+	})
+	o.granted, o.done = func() (*pay.Payment, bool) { return p, false }, func() { d.outage.hold(p) }
 	if err := d.do(ctx, o); err != nil {
 		return nil, err
 	}
@@ -266,7 +260,7 @@ func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time
 
 // Renew extends a lease, but not while the database cannot be written: another node may take it.
 func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
-	return d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+	return d.do(ctx, d.on(id, func(s *state) error {
 		was, err := s.payment(id)
 		if err != nil {
 			return err
@@ -278,17 +272,17 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 		p.Lease.Until = until
 		s.save(p, false)
 		return nil
-	}})
+	}))
 }
 
 // Record applies an outcome. The outcome is written even if its caller leaves. While the database cannot
 // be written, it is kept: pay.ErrQueued.
 func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
-	o := &op{locks: d.locksOf(out.PaymentID), wants: d.wantOutcome(out), outlivesCaller: true}
-	o.run = func(s *state) (err error) {
+	o := d.on(out.PaymentID, func(s *state) (err error) {
 		p, fx, err = d.record(ctx, s, out)
 		return err
-	}
+	})
+	o.wants, o.outlivesCaller = d.wantOutcome(out), true
 	o.done = func() { d.wrote(p) }
 	o.keep = func(ctx context.Context) (*pay.Payment, pay.Outcome, error) {
 		p, fx, err = d.keepOutcome(ctx, out)
@@ -331,7 +325,7 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 	}
 	if out.EventID != "" {
 		n := string(dayNumber(out.At))
-		s.want(question{askDay, of.key, n}, question{askWalletDay, of.wallet, n})
+		s.want(question{askDay, of.key, n})
 	}
 }
 
@@ -383,7 +377,7 @@ func (d *DB) record(ctx context.Context, s *state, out pay.Outcome) (*pay.Paymen
 // write saves a payment with the effects of a change.
 func (s *state) write(p *pay.Payment, fx pay.Effects, notes *book) error {
 	if fx.Event != nil {
-		if err := errors.Join(s.mayBook(p, fx.Event), s.prepare(p, fx.Event)); err != nil {
+		if err := errors.Join(s.mayBook(p, fx.Event), s.prepare(fx.Event)); err != nil {
 			return err
 		}
 	}
@@ -452,7 +446,7 @@ func (d *DB) Lapse(ctx context.Context, now time.Time, held func(string) bool) (
 }
 
 func (d *DB) lapse(ctx context.Context, id string, now time.Time) (n int, err error) {
-	err = d.do(ctx, &op{locks: d.locksOf(id), wants: wantPayment(id), run: func(s *state) error {
+	err = d.do(ctx, d.on(id, func(s *state) error {
 		n = 0
 		was, err := s.payment(id)
 		if err != nil || was.Lease.Owner == "" || was.Lease.Live(now) {
@@ -463,6 +457,6 @@ func (d *DB) lapse(ctx context.Context, id string, now time.Time) (n int, err er
 		s.save(p, false)
 		n = 1
 		return nil
-	}})
+	}))
 	return n, err
 }

@@ -28,8 +28,8 @@ func firsts(list []question) []string {
 	return out
 }
 
-func bytesOf(list []question, part func(question) string) [][]byte {
-	out := make([][]byte, len(list))
+func bytesOf(list []question, part func(question) string) array[[]byte] {
+	out := make(array[[]byte], len(list))
 	for i, q := range list {
 		out[i] = []byte(part(q))
 	}
@@ -277,16 +277,6 @@ func readers() [kinds]reader {
 				return err
 			},
 		},
-		askWalletDay: {
-			`SELECT d.wallet_id, d.day, d.row FROM unnest($1::text[], $2::int[]) q (w, d) JOIN wallet_days d ON d.wallet_id = q.w AND d.day = q.d`, byDay,
-			func(s *state, r pgx.CollectableRow) error {
-				q, row, err := scanDay(askWalletDay, r)
-				if err == nil {
-					err = into(s.walletDay[q], row, codec.DecodeWalletDay)
-				}
-				return err
-			},
-		},
 	}
 }
 
@@ -312,7 +302,7 @@ func scanCounter(s *state, r pgx.CollectableRow) error {
 	if err := r.Scan(&name, &text); err != nil {
 		return err
 	}
-	if s.touched[pay.Counter(name)] {
+	if s.exist[pay.Counter(name)] = true; s.touched[pay.Counter(name)] {
 		return nil
 	}
 	amount, err := x402.ParseAmount(text)
@@ -342,8 +332,6 @@ func (s *state) empty(q question) {
 		s.kept[q.a] = nil
 	case askDay:
 		s.days[q] = new(codec.Day)
-	case askWalletDay:
-		s.walletDay[q] = new(pay.WalletDay)
 	}
 }
 

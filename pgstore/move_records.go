@@ -40,7 +40,7 @@ func movedTables() map[move.Kind]movedRows {
 		move.RemovedAttempt: {table: "removed_attempts", sql: `SELECT key_id, attempt_of, attempt, ''::bytea, NULL::bytea FROM removed_attempts WHERE (key_id, attempt_of) > ($1, $2::bytea) ORDER BY key_id, attempt_of`, args: 2},
 		move.Spend:          {table: "spend", sql: `SELECT key_id, id, 0::bigint, row, NULL::bytea FROM spend WHERE (key_id, id) > ($1, $2) ORDER BY key_id, id`, args: 2},
 		move.SpendDay:       {table: "spend_days", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM spend_days WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
-		move.WalletDay:      {table: "wallet_days", sql: `SELECT wallet_id, ''::bytea, day::bigint, row, NULL::bytea FROM wallet_days WHERE (wallet_id, day) > ($1, $2) ORDER BY wallet_id, day`, day: true},
+		move.WalletDay:      {table: "wallet_days", sql: `SELECT wallet_id, ''::bytea, day::bigint, (` + drawnSums + `)::bytea, NULL::bytea FROM wallet_days WHERE (wallet_id, day) > ($1, $2) GROUP BY wallet_id, day ORDER BY wallet_id, day`, day: true},
 		move.Counter:        {table: "counters", sql: `SELECT name, ''::bytea, 0::bigint, amount::text::bytea, NULL::bytea FROM counters WHERE name > $1 AND amount <> 0 ORDER BY name`, args: 1, bytes: true},
 		move.Declined:       {table: "declined", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM declined WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.Audit:          {table: "audit", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM audit WHERE number > $1 ORDER BY number`, last: true},
@@ -128,6 +128,11 @@ func scanRecord(rows pgx.Rows, kind move.Kind) (*move.Record, error) {
 		if list, err = decode[[]pay.Declined](r.Row); err == nil {
 			r.Row, err = move.DeclinedRow(list)
 		}
+	case move.WalletDay:
+		var d pay.WalletDay
+		if d, err = sumsOf(string(r.Row)); err == nil {
+			r.Row = codec.EncodeWalletDay(d)
+		}
 	case move.Audit:
 		r.Row, err = numbered(r.Row, func(e *pay.AuditEntry) { e.Number = r.N })
 	case move.Notice:
@@ -199,7 +204,7 @@ func importKind(ctx context.Context, tx pgx.Tx, list []move.Record) error {
 		move.ReplacedSecret: "secret_hash key_id", move.Account: "id identity row", move.Wallet: "id key_id address live secret row",
 		move.Loan: "key_id wallet_id at", move.RemovedAttempt: "key_id attempt_of attempt",
 		move.Spend:    "id key_id payment_id host_hash host task currency amount created corrects row",
-		move.SpendDay: "key_id day row", move.WalletDay: "wallet_id day row", move.Counter: "name amount", move.Declined: "key_id day row",
+		move.SpendDay: "key_id day row", move.WalletDay: strings.NewReplacer("(", "", ")", "", ",", "").Replace(drawnNames), move.Counter: "name amount", move.Declined: "key_id day row",
 		move.Audit: "number key_id organization_id row", move.Notice: "number row", move.NoticeMark: "name count until",
 		move.Delivery: "destination row", move.Approval: "id key_id expires answered purchase row", move.Session: "id expires data",
 	}[kind]
@@ -275,7 +280,13 @@ func movedColumns(r move.Record) ([]any, error) {
 			hash = []byte(hashed(e.Host))
 		}
 		return []any{e.ID, e.KeyID, e.PaymentID, hash, text(e.Host), text(e.Task), text(e.Currency), e.Amount.String(), nanoseconds(e.Created), e.Corrects, r.Row}, err
-	case move.SpendDay, move.WalletDay, move.Declined:
+	case move.WalletDay:
+		d, err := codec.DecodeWalletDay(r.Row)
+		return []any{
+			r.A, int32(n), "", d.Spent.Count, d.Spent.Amount.String(), d.Spent.Corrected.String(), //nolint:gosec // within the column
+			d.Withdrawn.Count, d.Withdrawn.Amount.String(), d.Withdrawn.Corrected.String(),
+		}, err
+	case move.SpendDay, move.Declined:
 		return []any{r.A, int32(n), r.Row}, nil //nolint:gosec // within the column
 	case move.Counter:
 		return []any{a, string(r.Row)}, nil

@@ -63,7 +63,7 @@ type DB struct {
 	schema  int64  // that this node knows
 	old     atomic.Bool
 
-	ops      chan *op
+	lanes    [lanes]*lane
 	closing  chan struct{}
 	finished chan struct{}
 	closed   sync.Once
@@ -85,8 +85,11 @@ var migrations embed.FS
 // vault.ErrWrongMasterKey, or an error of the database.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
-		log: o.Logger, ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
+		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](), locked: newMemory[struct{}](), habits: newMemory[[]string](),
+	}
+	for i := range d.lanes {
+		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}
 	}
 	d.clock, d.time.local = d.Now, o.Clock
 	if o.Clock == nil {
@@ -136,7 +139,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	for _, works := range []func(context.Context){d.watch, d.mend, d.listen, d.notify, d.tidy} {
 		go works(life)
 	}
-	go d.commitLoop() //nolint:gosec // it outlives the opening
+	go d.commit() //nolint:gosec // it outlives the opening
 	return d, nil
 }
 

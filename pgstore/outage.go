@@ -260,40 +260,25 @@ func (d *DB) endOutage(ctx context.Context) error {
 
 // writeKept writes kept changes in one batch. Those that the database has already are left out.
 func (d *DB) writeKept(ctx context.Context, list []*kept) error {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	look, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	list, err := d.unwritten(ctx, list)
+	list, err := d.unwritten(look, list)
 	if err != nil {
 		return err
 	}
-	ops := []*op{{
-		locks: func(context.Context) ([]string, error) { return nil, nil },
-		run: func(s *state) error { // proves that the database can be written
-			s.applied = append(s.applied, uuid.New())
-			return nil
-		},
-	}}
+	ops := []*op{{run: func(s *state) error { // proves that the database can be written
+		s.applied = append(s.applied, uuid.New())
+		return nil
+	}}}
 	for _, k := range list {
 		ops = append(ops, d.opOf(ctx, k))
 	}
-	results := make([]error, len(ops))
-	var locks []string
-	var live []int
-	for i, o := range ops {
-		names, err := o.locks(ctx)
-		if downClass(err) != "" || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		if results[i] = err; err == nil {
-			locks, live = append(locks, names...), append(live, i)
-		}
-	}
-	slices.Sort(locks)
-	if err := d.transact(ctx, ops, live, results, slices.Compact(locks)); err != nil {
+	b := &batch{DB: d}
+	if err := b.write(ctx, ops); err != nil {
 		return err
 	}
 	for i, k := range list {
-		if err := results[i+1]; err != nil {
+		if err := b.results[i+1]; err != nil {
 			k.after = nil
 			d.log.ErrorContext(ctx, "store: a kept outcome no longer applies", "payment", k.Outcome.PaymentID, "outcome", string(k.Outcome.Verdict), "error", err)
 		}
@@ -339,7 +324,7 @@ func (d *DB) unwritten(ctx context.Context, list []*kept) (rest []*kept, err err
 // opOf returns the operation that writes a kept change.
 func (d *DB) opOf(ctx context.Context, k *kept) *op {
 	out := k.Outcome
-	return &op{locks: d.locksOf(out.PaymentID), wants: d.wantOutcome(out), run: func(s *state) error {
+	o := d.on(out.PaymentID, func(s *state) error {
 		if k.owner != "" {
 			p, err := s.payment(out.PaymentID)
 			if errors.Is(err, pay.ErrPaymentNotFound) || err == nil && (p.Lease.Fence != out.Fence || p.Lease.Owner != k.owner) {
@@ -355,7 +340,9 @@ func (d *DB) opOf(ctx context.Context, k *kept) *op {
 			k.after = p
 		}
 		return err
-	}}
+	})
+	o.wants = d.wantOutcome(out)
+	return o
 }
 
 // readFile takes over the outcomes that an earlier run has kept. Nothing new begins until they are written.

@@ -219,7 +219,7 @@ func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Paym
 	for _, p := range step.Found {
 		locks = append(locks, scopeOf(p).locks...)
 	}
-	o := &op{locks: func(context.Context) ([]string, error) { return locks, nil }}
+	o := &op{locks: locks}
 	o.run = func(s *state) error {
 		booked = nil
 		r, err := settingIn[pay.Restore](s, settingRestored)
@@ -232,7 +232,7 @@ func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Paym
 		var found []*pay.Payment
 		for _, p := range step.Found {
 			known, askErr := s.knowsAuthorization(p)
-			err = errors.Join(err, askErr, s.prepare(p, p.Booking().Event))
+			err = errors.Join(err, askErr, s.prepare(p.Booking().Event))
 			if _, countErr := s.counted(p.Booking().Counters); countErr != nil {
 				err = errors.Join(err, countErr)
 			}

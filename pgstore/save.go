@@ -2,13 +2,12 @@ package pgstore
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
@@ -16,13 +15,15 @@ import (
 
 // paymentColumns holds the columns of payments, as arrays.
 type paymentColumns struct {
-	id, key, host, task, currency, moved                                         []string
-	labels                                                                       []int16
-	payTo, awaited, living, attemptOf, holdsHost, transaction, payer, nonce, row [][]byte
-	payload                                                                      [][]byte
-	created, validBefore                                                         []int64
-	attempt, leased, due                                                         []*int64
+	id, key, host, task, currency, moved                                                  []string
+	labels                                                                                []int16
+	payTo, awaited, living, attemptOf, holdsHost, transaction, payer, nonce, row, payload array[[]byte]
+	created, validBefore                                                                  []int64
+	attempt, leased, due                                                                  array[*int64]
 }
+
+// array is encoded without reflection.
+type array[T any] = pgtype.FlatArray[T]
 
 func (c *paymentColumns) add(p *pay.Payment) {
 	c.id, c.key = append(c.id, p.ID), append(c.key, p.KeyID)
@@ -73,16 +74,23 @@ func (c *paymentColumns) args() []any {
 	}
 }
 
-const paymentArrays = `unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::numeric[], $9::bigint[], $10::bigint[],
-	$11::bytea[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bigint[], $20::bigint[], $21::bytea[], $22::bytea[])`
-
 const paymentNames = `(id, key_id, labels, host, task, pay_to, currency, moved, created, valid_before, awaited, living, attempt_of, attempt, holds_host, transaction, payer, nonce, leased, due, row, payload)`
 
-const insertPayments = `INSERT INTO payments ` + paymentNames + ` SELECT * FROM ` + paymentArrays
+// Amounts are sent as texts, which PostgreSQL reads faster than pgx makes them binary.
+const insertPayments = `INSERT INTO payments ` + paymentNames + `
+	SELECT id, key_id, labels, host, task, pay_to, currency, moved::numeric, created, valid_before, awaited, living, attempt_of, attempt, holds_host, transaction, payer, nonce, leased, due, row, payload
+	FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
+	$11::bytea[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bigint[], $20::bigint[], $21::bytea[], $22::bytea[]) u ` + paymentNames
 
-const updatePayments = `UPDATE payments p SET labels = u.labels, task = u.task, moved = u.moved, awaited = u.awaited, living = u.living, holds_host = u.holds_host,
+// changes holds the columns that may change.
+func (c *paymentColumns) changes() []any {
+	return []any{c.id, c.labels, c.task, c.moved, c.awaited, c.living, c.holdsHost, c.transaction, c.leased, c.due, c.row, c.payload}
+}
+
+const updatePayments = `UPDATE payments p SET labels = u.labels, task = u.task, moved = u.moved::numeric, awaited = u.awaited, living = u.living, holds_host = u.holds_host,
 	transaction = u.transaction, leased = u.leased, due = u.due, row = u.row, payload = u.payload
-	FROM ` + paymentArrays + ` u ` + paymentNames + ` WHERE p.id = u.id`
+	FROM unnest($1::text[], $2::smallint[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[])
+	u (id, labels, task, moved, awaited, living, holds_host, transaction, leased, due, row, payload) WHERE p.id = u.id`
 
 // text makes a string that a text column takes: PostgreSQL refuses zero bytes and other encodings.
 func text(s string) string {
@@ -103,10 +111,11 @@ func (s *state) flush(b *pgx.Batch) error {
 		b.Queue(insertPayments, fresh.args()...)
 	}
 	if len(changed.id) > 0 {
-		b.Queue(updatePayments, changed.args()...)
+		b.Queue(updatePayments, changed.changes()...)
 	}
 	s.flushEvents(b)
 	s.flushDays(b)
+	s.flushDrawn(b)
 	s.flushCounters(b)
 	if s.wroteSettings {
 		b.Queue(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingRestored, s.settings[settingRestored])
@@ -127,7 +136,7 @@ func (s *state) flushEvents(b *pgx.Batch) {
 	}
 	n := len(s.events)
 	var id, key, payment, host, task, currency, amount, corrects []string
-	row, hash, created := make([][]byte, n), make([][]byte, n), make([]int64, n)
+	row, hash, created := make(array[[]byte], n), make(array[[]byte], n), make([]int64, n)
 	for i, e := range s.events {
 		id, key, payment, corrects = append(id, e.ID), append(key, e.KeyID), append(payment, e.PaymentID), append(corrects, e.Corrects)
 		host, task, currency = append(host, text(e.Host)), append(task, text(e.Task)), append(currency, text(e.Currency))
@@ -137,42 +146,69 @@ func (s *state) flushEvents(b *pgx.Batch) {
 		}
 	}
 	b.Queue(`INSERT INTO spend (id, key_id, payment_id, host_hash, host, task, currency, amount, created, corrects, row)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::numeric[], $9::bigint[], $10::text[], $11::bytea[])`,
+		SELECT i, k, p, h, o, t, c, a::numeric, at, x, r
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::bytea[]) u (i, k, p, h, o, t, c, a, at, x, r)`,
 		id, key, payment, hash, host, task, currency, amount, created, corrects, row)
 }
 
 func (s *state) flushDays(b *pgx.Batch) {
-	for _, table := range []struct {
-		kind kind
-		sql  string
-		row  func(q question) []byte
-	}{
-		{askDay, `INSERT INTO spend_days (key_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[]) ON CONFLICT (key_id, day) DO UPDATE SET row = excluded.row`, func(q question) []byte { return s.days[q].Encode() }},
-		{askWalletDay, `INSERT INTO wallet_days (wallet_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[]) ON CONFLICT (wallet_id, day) DO UPDATE SET row = excluded.row`, func(q question) []byte { return codec.EncodeWalletDay(*s.walletDay[q]) }},
-	} {
-		var ids []string
-		var days []int32
-		var rows [][]byte
-		for q := range s.wroteDays {
-			if q.kind == table.kind {
-				ids, days, rows = append(ids, q.a), append(days, dayOf(q)), append(rows, table.row(q))
-			}
-		}
-		if len(ids) > 0 {
-			b.Queue(table.sql, ids, days, rows)
-		}
-	}
-}
-
-func (s *state) flushCounters(b *pgx.Batch) {
-	if len(s.touched) == 0 {
+	if len(s.wroteDays) == 0 {
 		return
 	}
-	names, amounts := make([][]byte, 0, len(s.touched)), make([]string, 0, len(s.touched))
-	for _, c := range slices.Sorted(maps.Keys(s.touched)) {
-		names, amounts = append(names, []byte(c)), append(amounts, s.counters[c].String())
+	var keys []string
+	var days []int32
+	var rows array[[]byte]
+	for q := range s.wroteDays {
+		keys, days, rows = append(keys, q.a), append(days, dayOf(q)), append(rows, s.days[q].Encode())
 	}
-	b.Queue(`INSERT INTO counters (name, amount) SELECT * FROM unnest($1::bytea[], $2::numeric[]) ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, names, amounts)
+	b.Queue(`INSERT INTO spend_days (key_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[])
+		ON CONFLICT (key_id, day) DO UPDATE SET row = excluded.row`, keys, days, rows)
+}
+
+// largest is the largest amount, 2^256-1, at which sums stay.
+const largest = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
+
+func (s *state) flushDrawn(b *pgx.Batch) {
+	if len(s.drawn) == 0 {
+		return
+	}
+	var wallets, keys, spent, spentBack, withdrawn, withdrawnBack []string
+	var days []int32
+	var spentCount, withdrawnCount []int64
+	for at, d := range s.drawn {
+		wallets, days, keys = append(wallets, at.wallet), append(days, at.day), append(keys, at.key)
+		spentCount, spent, spentBack = append(spentCount, int64(d.Spent.Count)), append(spent, d.Spent.Amount.String()), append(spentBack, d.Spent.Corrected.String())
+		withdrawnCount, withdrawn, withdrawnBack = append(withdrawnCount, int64(d.Withdrawn.Count)), append(withdrawn, d.Withdrawn.Amount.String()), append(withdrawnBack, d.Withdrawn.Corrected.String())
+	}
+	b.Queue(`INSERT INTO wallet_days AS d `+drawnNames+` SELECT w, y, k, n, a::numeric, b::numeric, m, c::numeric, e::numeric
+		FROM unnest($1::text[], $2::int[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[]) u (w, y, k, n, a, b, m, c, e)
+		ON CONFLICT (wallet_id, day, key_id) DO UPDATE SET
+		spent_count = d.spent_count + excluded.spent_count, withdrawn_count = d.withdrawn_count + excluded.withdrawn_count,
+		spent = least(d.spent + excluded.spent, `+largest+`), spent_back = least(d.spent_back + excluded.spent_back, `+largest+`),
+		withdrawn = least(d.withdrawn + excluded.withdrawn, `+largest+`), withdrawn_back = least(d.withdrawn_back + excluded.withdrawn_back, `+largest+`)`,
+		wallets, days, keys, spentCount, spent, spentBack, withdrawnCount, withdrawn, withdrawnBack)
+}
+
+const drawnNames = `(wallet_id, day, key_id, spent_count, spent, spent_back, withdrawn_count, withdrawn, withdrawn_back)`
+
+// flushCounters writes counters. Those that the batch has read exist, because no counter is ever deleted.
+func (s *state) flushCounters(b *pgx.Batch) {
+	var names, freshNames array[[]byte]
+	var amounts, freshAmounts []string
+	for c := range s.touched {
+		if name, amount := []byte(c), s.counters[c].String(); s.exist[c] {
+			names, amounts = append(names, name), append(amounts, amount)
+		} else {
+			freshNames, freshAmounts = append(freshNames, name), append(freshAmounts, amount)
+		}
+	}
+	if len(names) > 0 {
+		b.Queue(`UPDATE counters c SET amount = u.amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount) WHERE c.name = u.name`, names, amounts)
+	}
+	if len(freshNames) > 0 {
+		b.Queue(`INSERT INTO counters (name, amount) SELECT name, amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount)
+			ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, freshNames, freshAmounts)
+	}
 }
 
 func (s *state) flushMarks(b *pgx.Batch) {

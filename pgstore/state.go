@@ -46,7 +46,6 @@ const (
 	askKept                      // key id
 	askSetting                   // name
 	askDay                       // key id, day
-	askWalletDay                 // wallet id, day
 	askEvent                     // id
 	kinds
 )
@@ -78,7 +77,6 @@ type state struct {
 	kept       map[string][]string // ids of all approvals of a key, oldest first
 	settings   map[string][]byte
 	days       map[question]*codec.Day
-	walletDay  map[question]*pay.WalletDay
 	eventIDs   map[string]bool
 	authorized map[question]bool
 	careful    bool // ids of new rows are looked for
@@ -87,7 +85,9 @@ type state struct {
 	wrote     map[string]bool // payments; true: new
 	order     []string        // of those
 	touched   map[pay.Counter]bool
+	exist     map[pay.Counter]bool // counters that the database has
 	events    []*pay.SpendEvent
+	drawn     map[drawnDay]pay.WalletDay // is added to what the database has
 	wroteDays map[question]bool
 	setMarks  map[string]bool
 	asked     map[string]bool // approvals; true: new
@@ -97,6 +97,14 @@ type state struct {
 	// wroteSettings: that of a reconciliation.
 	wroteSettings bool
 	applied       []uuid.UUID // kept outcomes
+}
+
+// drawnDay names the sums of what a key drew from a wallet on a day. Keys that share a wallet have sums of
+// their own, so that they need not wait for each other.
+type drawnDay struct {
+	wallet string
+	day    int32
+	key    string
 }
 
 // keyRead holds what a decision reads of a key.
@@ -115,8 +123,8 @@ func newState() *state {
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},
 		counters: map[pay.Counter]x402.Amount{}, paid: map[question]bool{}, marks: map[string]pay.NoticeMark{},
 		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
-		kept: map[string][]string{}, settings: map[string][]byte{}, days: map[question]*codec.Day{}, walletDay: map[question]*pay.WalletDay{}, eventIDs: map[string]bool{}, authorized: map[question]bool{},
-		wrote: map[string]bool{}, touched: map[pay.Counter]bool{}, wroteDays: map[question]bool{}, setMarks: map[string]bool{}, asked: map[string]bool{},
+		kept: map[string][]string{}, settings: map[string][]byte{}, days: map[question]*codec.Day{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{}, authorized: map[question]bool{},
+		wrote: map[string]bool{}, touched: map[pay.Counter]bool{}, exist: map[pay.Counter]bool{}, wroteDays: map[question]bool{}, setMarks: map[string]bool{}, asked: map[string]bool{},
 	}
 }
 
@@ -269,12 +277,15 @@ func (s *state) payment(id string) (*pay.Payment, error) {
 	return nil, pay.ErrPaymentNotFound
 }
 
-// event adds a spend event, and counts it in the days of its key and wallet. prepare has asked for them.
+// event adds a spend event, and counts it in the days of its key and wallet. prepare has asked for the first.
 func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
-	day, wallet := dayQuestions(p, e)
+	day := dayQuestion(e)
 	s.days[day].Add(e)
-	s.walletDay[wallet].Event(p, e)
-	s.wroteDays[day], s.wroteDays[wallet] = true, true
+	s.wroteDays[day] = true
+	from := drawnDay{p.WalletID, dayOf(day), p.KeyID}
+	sums := s.drawn[from]
+	sums.Event(p, e)
+	s.drawn[from] = sums
 	s.events = append(s.events, e)
 	if e.Host != "" {
 		q := question{askPaid, e.KeyID, hashed(e.Host)}
@@ -283,16 +294,14 @@ func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
 }
 
 // prepare asks for what event needs.
-func (s *state) prepare(p *pay.Payment, e *pay.SpendEvent) error {
-	day, wallet := dayQuestions(p, e)
+func (s *state) prepare(e *pay.SpendEvent) error {
+	day := dayQuestion(e)
 	_, err := s.ask(day.kind, day.a, day.b)
-	_, other := s.ask(wallet.kind, wallet.a, wallet.b)
-	return errors.Join(err, other)
+	return err
 }
 
-func dayQuestions(p *pay.Payment, e *pay.SpendEvent) (day, wallet question) {
-	n := string(dayNumber(e.Created))
-	return question{askDay, p.KeyID, n}, question{askWalletDay, p.WalletID, n}
+func dayQuestion(e *pay.SpendEvent) question {
+	return question{askDay, e.KeyID, string(dayNumber(e.Created))}
 }
 
 // dayNumber counts the days since 1970.

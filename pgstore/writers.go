@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxWriters bounds the connections of the committer: one at work, and one that replaces a lost one.
-const maxWriters = 2
+// maxWriters bounds the connections of the committer: one at work for each lane, and one that replaces a lost one.
+const maxWriters = lanes + 1
 
 // byIndexes configures the connections of the committer. A plan is made once and kept, often while the
 // tables are small, and a table that was small when it was scanned grows to millions of rows. A database

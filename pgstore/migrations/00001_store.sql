@@ -146,7 +146,7 @@ CREATE INDEX spend_host ON spend (key_id, host_hash, id) WHERE host_hash IS NOT 
 CREATE INDEX spend_task ON spend (key_id, task, id) WHERE task <> '';
 CREATE INDEX spend_payment ON spend (payment_id);
 
--- What a key spent on a day, and what left a wallet. Rows are those of internal/codec.
+-- What a key spent on a day, in a row of internal/codec, and what it drew from a wallet.
 CREATE TABLE spend_days (
     key_id text COLLATE "C" NOT NULL,
     day    integer NOT NULL, -- days since 1970
@@ -154,10 +154,16 @@ CREATE TABLE spend_days (
     PRIMARY KEY (key_id, day)
 ) WITH (fillfactor = 50);
 CREATE TABLE wallet_days (
-    wallet_id text COLLATE "C" NOT NULL,
-    day       integer NOT NULL,
-    row       bytea NOT NULL,
-    PRIMARY KEY (wallet_id, day)
+    wallet_id       text COLLATE "C" NOT NULL,
+    day             integer NOT NULL,
+    key_id          text COLLATE "C" NOT NULL, -- that drew; '': sums that were moved here
+    spent_count     bigint NOT NULL,
+    spent           numeric(78) NOT NULL,
+    spent_back      numeric(78) NOT NULL, -- taken back by corrections
+    withdrawn_count bigint NOT NULL,
+    withdrawn       numeric(78) NOT NULL,
+    withdrawn_back  numeric(78) NOT NULL,
+    PRIMARY KEY (wallet_id, day, key_id)
 ) WITH (fillfactor = 50);
 
 -- Names may have any bytes, because callers choose parts of them.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,185 +18,52 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-const (
-	// maxBatch bounds the operations of one transaction.
-	maxBatch = 256
-	// maxRounds bounds the round trips in which a batch asks.
-	maxRounds = 200
-	// maxTries bounds the transactions of a batch that the database ends, or whose answer is lost.
-	maxTries = 5
-)
-
-var errClosed = fmt.Errorf("%w: store is closed", pay.ErrUnavailable)
-
-// op holds one atomic operation on its way through the committer.
-type op struct {
-	// locks names what the operation decides about. It is asked outside of the transaction.
-	locks func(ctx context.Context) ([]string, error)
-	// wants asks, before the first round trip, what run will ask.
-	wants func(s *state)
-	// run decides and changes the state. It asks for everything before its first change: errAsk.
-	run func(s *state) error
-	// outlivesCaller keeps the operation in the queue after its caller has left.
-	outlivesCaller bool
-	// keep applies an outcome while nothing can be written; nil: the operation then fails. It is called with
-	// the lock of the outage held.
-	keep func(ctx context.Context) (*pay.Payment, pay.Outcome, error)
-	// granted returns the payment whose lease run has granted, or nil.
-	granted func() (p *pay.Payment, created bool)
-	// done, if any, is called once the operation is durable.
-	done func()
-
-	state  atomic.Int32
-	answer chan error
+// batch holds operations that become durable together.
+type batch struct {
+	*DB
+	// lane has operations that may join; nil: none do.
+	lane    *lane
+	ops     []*op
+	results []error
+	// live lists the operations that take part: the locks of the others could not be found.
+	live  []int
+	locks []string // sorted
+	// id is new for each try.
+	id uuid.UUID
+	// careful: ids of new rows are looked for first, because one was taken.
+	careful bool
+	// committing: the commit was sent.
+	committing bool
 }
 
-// States of an op. A caller can leave only before the committer has taken it.
-const (
-	waiting int32 = iota
-	taken
-	left
-)
-
-// do queues an operation and waits until it is durable.
-func (d *DB) do(ctx context.Context, o *op) error {
-	if err := ctx.Err(); err != nil && !o.outlivesCaller {
-		return err
-	}
-	o.answer = make(chan error, 1)
-	leaves := ctx.Done()
-	if o.outlivesCaller {
-		leaves = nil // the queue is never full for long
-	}
-	select {
-	case d.ops <- o:
-	case <-leaves:
-		return ctx.Err()
-	case <-d.finished:
-		return errClosed
-	}
-	select {
-	case err := <-o.answer:
-		return err
-	case <-d.finished:
-	case <-leaves:
-		if o.state.CompareAndSwap(waiting, left) {
-			return ctx.Err()
-		}
-		select {
-		case err := <-o.answer:
-			return err
-		case <-d.finished:
-		}
-	}
-	select {
-	case err := <-o.answer:
-		return err
-	default:
-		return errClosed
-	}
-}
-
-// commitLoop writes what callers have queued.
-func (d *DB) commitLoop() {
-	defer close(d.finished)
-	ctx := context.Background()
-	for {
-		select {
-		case first := <-d.ops:
-			d.serve(ctx, d.drain(first))
-		case <-d.closing:
-			for {
-				select {
-				case first := <-d.ops:
-					d.serve(ctx, d.drain(first))
-				default:
-					return
-				}
-			}
-		}
-	}
-}
-
-// drain takes the other operations that are queued, up to maxBatch.
-func (d *DB) drain(first *op) (ops []*op) {
-	for o := first; ; {
-		if o.state.CompareAndSwap(waiting, taken) {
-			ops = append(ops, o)
-		}
-		if len(ops) == maxBatch {
-			return ops
-		}
-		select {
-		case o = <-d.ops:
-		default:
-			return ops
-		}
-	}
-}
-
-// serve makes operations durable and answers them, or keeps their outcomes.
-func (d *DB) serve(ctx context.Context, ops []*op) {
-	if d.outage.down() != "" {
-		d.answerDown(ctx, ops, uuid.Nil)
-		return
-	}
-	began := time.Now()
-	results := make([]error, len(ops))
-	batch, err := d.write(ctx, ops, results)
-	d.meters.batches.Add(1)
-	d.meters.operations.Add(uint64(len(ops)))
-	d.meters.batchTime.Add(int64(time.Since(began)))
-	if class := downClass(err); class != "" {
-		d.fail(ctx, class, err)
-		d.answerDown(ctx, ops, batch)
-		return
-	}
-	for i, o := range ops {
-		switch {
-		case err != nil:
-			results[i] = unavailable(ctx, err)
-		case results[i] == nil && o.done != nil:
-			o.done()
-		}
-		o.answer <- results[i]
-	}
-}
-
-// write makes operations durable within batchTime. With an error it returns the batch that may be in the
-// database all the same, or zero.
-func (d *DB) write(ctx context.Context, ops []*op, results []error) (batch uuid.UUID, err error) {
+// write makes operations durable within batchTime. A lostCommit says that they may be in the database
+// all the same.
+func (b *batch) write(ctx context.Context, ops []*op) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	var locks []string
-	var live []int
+	b.ops, b.results = ops, make([]error, len(ops))
 	for i, o := range ops {
-		names, err := o.locks(ctx)
+		names, err := o.lockNames(ctx)
 		if downClass(err) != "" || ctx.Err() != nil {
-			return uuid.Nil, errors.Join(err, ctx.Err())
+			return errors.Join(err, ctx.Err())
 		}
-		if results[i] = err; err == nil {
-			locks, live = append(locks, names...), append(live, i)
+		if b.results[i] = err; err == nil {
+			b.locks, b.live = append(b.locks, names...), append(b.live, i)
 		}
 	}
-	slices.Sort(locks)
-	err = d.transact(ctx, ops, live, results, slices.Compact(locks))
-	if lost, is := errors.AsType[*lostCommit](err); is {
-		batch = lost.batch
-	}
-	return batch, err
+	slices.Sort(b.locks)
+	b.locks = slices.Compact(b.locks)
+	return b.transact(ctx)
 }
 
-// transact runs a batch until its outcome is known.
-func (d *DB) transact(ctx context.Context, ops []*op, live []int, results []error, locks []string) (err error) {
-	if len(live) == 0 {
+// transact runs the batch until its outcome is known.
+func (b *batch) transact(ctx context.Context) (err error) {
+	if len(b.live) == 0 {
 		return nil
 	}
-	careful := false
 	for range maxTries {
-		id := uuid.New()
-		b := batch{DB: d, id: id, locks: locks, careful: careful}
-		err = b.try(ctx, ops, live, results)
+		b.id, b.committing = uuid.New(), false
+		err = b.try(ctx)
 		var refused *pgconn.PgError
 		told := errors.As(err, &refused) && !connectionLost(err)
 		_, lost := errors.AsType[*lostConnection](err)
@@ -205,22 +71,22 @@ func (d *DB) transact(ctx context.Context, ops []*op, live []int, results []erro
 		case err == nil:
 			return nil
 		case b.committing && !told:
-			done, lookErr := d.committed(ctx, id)
+			done, lookErr := b.committed(ctx, b.id)
 			if lookErr != nil {
-				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), id}
+				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), b.id}
 			}
 			if done {
 				return nil
 			}
 		case told && refused.Code == uniqueViolation:
-			careful = true
-		case told && (refused.Code == "40001" || refused.Code == "40P01"):
+			b.careful = true
+		case told && (refused.Code == "40001" || refused.Code == "40P01"), errors.Is(err, errLockGone):
 		case lost && ctx.Err() == nil: // nothing was committed
 		default:
 			return err
 		}
-		d.meters.repeats.Add(1)
-		d.log.WarnContext(ctx, "store: a batch is repeated", "error", err)
+		b.meters.repeats.Add(1)
+		b.log.WarnContext(ctx, "store: a batch is repeated", "error", err)
 	}
 	return err
 }
@@ -248,19 +114,8 @@ func (d *DB) committed(ctx context.Context, id uuid.UUID) (done bool, err error)
 	return false, err
 }
 
-// batch is one try to make operations durable together.
-type batch struct {
-	*DB
-	id    uuid.UUID
-	locks []string
-	// careful: ids of new rows are looked for first, because one was taken.
-	careful bool
-	// committing: the commit was sent.
-	committing bool
-}
-
 // try runs the operations in one transaction.
-func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error) error {
+func (b *batch) try(ctx context.Context) error {
 	acquired := false
 	err := b.writers.AcquireFunc(ctx, func(c *pgxpool.Conn) (err error) {
 		acquired = true
@@ -275,15 +130,10 @@ func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error)
 		}()
 		s := newState()
 		s.careful = b.careful
-		for _, i := range live {
-			if ops[i].wants != nil {
-				ops[i].wants(s)
-			}
-		}
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
 		}
-		if err := b.decide(ctx, c.Conn(), s, ops, live, results); err != nil {
+		if err := b.decide(ctx, c.Conn(), s); err != nil {
 			return err
 		}
 		return b.end(ctx, c.Conn(), s)
@@ -295,12 +145,13 @@ func (b *batch) try(ctx context.Context, ops []*op, live []int, results []error)
 }
 
 // decide runs the operations. Those that lack an answer ask together, and run again behind the others.
-func (b *batch) decide(ctx context.Context, c *pgx.Conn, s *state, ops []*op, left []int, results []error) error {
+func (b *batch) decide(ctx context.Context, c *pgx.Conn, s *state) error {
+	left := b.live
 	for range maxRounds {
 		var again []int
 		missing := map[question]bool{}
 		for _, i := range left {
-			results[i] = guard(func() error { return ops[i].run(s) })
+			b.results[i] = guard(func() error { return b.ops[i].run(s) })
 			if len(s.missing) > 0 {
 				again = append(again, i)
 				maps.Copy(missing, s.missing)
@@ -328,7 +179,11 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// begin starts the transaction, takes the locks, and asks the first questions.
+// errLockGone: a lock that this node knows has no row any more, because the database lost its newest commits.
+var errLockGone = errors.New("a lock is missing in the database")
+
+// begin starts the transaction, takes the locks, and asks the first questions. A busy lane gathers before
+// it asks.
 func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	trip.Queue("begin isolation level read committed")
@@ -337,24 +192,122 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 		trip.Queue(insertLocks, bytesFrom(unlisted))
 	}
 	trip.Queue(takeLocks, bytesFrom(b.locks))
+	gathers := b.lane != nil && (b.lane.busy || len(b.ops) > 1)
+	if !gathers {
+		b.want(s)
+	}
 	asked := s.queue(&trip)
 	began := time.Now()
 	answers := c.SendBatch(ctx, &trip)
-	err := execAll(answers, 2+min(1, len(unlisted)))
+	err := execAll(answers, 1+min(1, len(unlisted)))
+	if err == nil {
+		err = b.haveLocks(answers)
+	}
 	if err == nil {
 		err = s.receive(answers, asked)
 	}
+	if err = errors.Join(err, answers.Close()); err == nil && gathers {
+		err = b.gather(ctx, c, s)
+	}
 	b.meters.lockTime.Add(int64(time.Since(began)))
-	return errors.Join(err, answers.Close())
+	return err
+}
+
+// gather asks the first questions, also those of operations that were queued while the locks were waited
+// for. These join, so that fewer batches share the work, if nobody holds the other locks that they need: a
+// batch that has locks must not wait for more.
+func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
+	var more []string
+	joining := b.lane.joining(maxBatch - len(b.ops))
+	for _, o := range joining {
+		more = append(more, o.locks...)
+		if o.wants != nil {
+			o.wants(s)
+		}
+	}
+	slices.Sort(more)
+	more = slices.DeleteFunc(slices.Compact(more), b.holds)
+	b.want(s)
+	var trip pgx.Batch
+	if len(more) > 0 {
+		trip.Queue(takeFreeLocks, bytesFrom(more))
+	}
+	asked := s.queue(&trip)
+	answers := c.SendBatch(ctx, &trip)
+	err := b.haveMore(answers, len(more))
+	if err == nil {
+		err = s.receive(answers, asked)
+	}
+	if err = errors.Join(err, answers.Close()); err != nil {
+		b.lane.giveBack(joining)
+		return err
+	}
+	var late []*op
+	for _, o := range joining {
+		if slices.ContainsFunc(o.locks, func(name string) bool { return !b.holds(name) }) {
+			late = append(late, o)
+			continue
+		}
+		b.live = append(b.live, len(b.ops))
+		b.ops, b.results = append(b.ops, o), append(b.results, nil)
+	}
+	b.lane.giveBack(late)
+	return nil
+}
+
+// holds reports whether the batch has a lock.
+func (b *batch) holds(name string) bool {
+	_, has := slices.BinarySearch(b.locks, name)
+	return has
+}
+
+// haveMore reads the answer to takeFreeLocks, if n were asked for.
+func (b *batch) haveMore(answers pgx.BatchResults, n int) error {
+	if n == 0 {
+		return nil
+	}
+	rows, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	for _, name := range names {
+		b.locks = append(b.locks, string(name))
+	}
+	slices.Sort(b.locks)
+	return err
+}
+
+// want asks what the operations are known to ask.
+func (b *batch) want(s *state) {
+	for _, i := range b.live {
+		if b.ops[i].wants != nil {
+			b.ops[i].wants(s)
+		}
+	}
+}
+
+// haveLocks reads the answer to takeLocks. Without all rows, other nodes may hold the same locks.
+func (b *batch) haveLocks(answers pgx.BatchResults) error {
+	tag, err := answers.Exec()
+	if err != nil || int(tag.RowsAffected()) == len(b.locks) {
+		return err
+	}
+	for _, name := range b.locks {
+		b.locked.Remove(name)
+	}
+	return errLockGone
 }
 
 const (
 	insertLocks = `INSERT INTO locks SELECT * FROM unnest($1::bytea[]) ON CONFLICT DO NOTHING`
 	takeLocks   = `SELECT FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE`
+	// takeFreeLocks takes those that exist and that no other transaction has.
+	takeFreeLocks = `SELECT name FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE SKIP LOCKED`
 )
 
-func bytesFrom(names []string) [][]byte {
-	list := make([][]byte, len(names))
+func bytesFrom(names []string) array[[]byte] {
+	list := make(array[[]byte], len(names))
 	for i, name := range names {
 		list[i] = []byte(name)
 	}
@@ -418,9 +371,6 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 
 // keyLock names the lock of a key: its payments, counters and approvals.
 func keyLock(id string) string { return "key/" + id }
-
-// walletLock names the lock of a wallet's daily sums, to which all keys add that draw from it.
-func walletLock(id string) string { return "wallet/" + id }
 
 // counterLocks names the locks of counters that a key may share with others.
 func counterLocks(keyID string, list []pay.Counter) (names []string) {

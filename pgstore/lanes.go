@@ -1,0 +1,161 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// lanes bounds the batches that a node writes at the same time. Operations that decide about the same
+	// budget are in one lane, where they wait together instead of for each other.
+	lanes = 2
+	// maxBatch bounds the operations of one transaction.
+	maxBatch = 256
+	// maxRounds bounds the round trips in which a batch asks.
+	maxRounds = 200
+	// maxTries bounds the transactions of a batch that the database ends, or whose answer is lost.
+	maxTries = 5
+)
+
+// lane queues operations and writes them, one batch after the other.
+type lane struct {
+	ops chan *op
+	// aside holds operations that were looked at and did not join a batch, oldest first.
+	aside []*op
+	// busy: the last batch had several operations, so that the next one gathers as many as it can.
+	busy bool
+}
+
+// laneOf chooses the lane of operations with such locks: by the first one, because those that keys share
+// come first.
+func (d *DB) laneOf(locks []string) *lane {
+	if len(locks) == 0 {
+		return d.lanes[0]
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(slices.Min(locks))) // it never fails
+	return d.lanes[h.Sum32()%lanes]
+}
+
+// commit writes what callers have queued, until the store is closed.
+func (d *DB) commit() {
+	defer close(d.finished)
+	var all sync.WaitGroup
+	for _, l := range d.lanes {
+		all.Go(func() { d.commitLane(context.Background(), l) })
+	}
+	all.Wait()
+}
+
+func (d *DB) commitLane(ctx context.Context, l *lane) {
+	for {
+		if len(l.aside) > 0 {
+			d.serve(ctx, l, l.drain(nil))
+			continue
+		}
+		select {
+		case first := <-l.ops:
+			d.serve(ctx, l, l.drain(first))
+		case <-d.closing:
+			select { // what was queued before is done
+			case first := <-l.ops:
+				d.serve(ctx, l, l.drain(first))
+			default:
+				return
+			}
+		}
+	}
+}
+
+// drain takes the operations that are queued behind a first one, up to maxBatch.
+func (l *lane) drain(first *op) (ops []*op) {
+	if first != nil {
+		l.aside = append(l.aside, first)
+	}
+	l.look()
+	n := min(len(l.aside), maxBatch)
+	for _, o := range l.aside[:n] {
+		if o.take() {
+			ops = append(ops, o)
+		}
+	}
+	l.aside = slices.Delete(l.aside, 0, n)
+	return ops
+}
+
+// look moves queued operations aside.
+func (l *lane) look() {
+	for len(l.aside) < maxBatch {
+		select {
+		case o := <-l.ops:
+			l.aside = append(l.aside, o)
+		default:
+			return
+		}
+	}
+}
+
+// joining takes up to n queued operations that know their locks.
+func (l *lane) joining(n int) (ops []*op) {
+	l.look()
+	l.aside = slices.DeleteFunc(l.aside, func(o *op) bool {
+		if len(ops) >= n || len(o.locks) == 0 {
+			return false
+		}
+		if o.take() {
+			ops = append(ops, o)
+		}
+		return true
+	})
+	return ops
+}
+
+// giveBack puts operations back that could not join.
+func (l *lane) giveBack(ops []*op) {
+	for _, o := range ops {
+		o.state.Store(waiting)
+	}
+	l.aside = append(ops, l.aside...)
+}
+
+// serve makes operations durable and answers them, or keeps their outcomes.
+func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
+	if len(ops) == 0 {
+		return
+	}
+	if d.outage.down() != "" {
+		d.answerDown(ctx, ops, uuid.Nil)
+		return
+	}
+	began := time.Now()
+	b := &batch{DB: d, lane: l}
+	err := b.write(ctx, ops)
+	l.busy = len(b.ops) > 1
+	d.meters.batches.Add(1)
+	d.meters.operations.Add(uint64(len(b.ops)))
+	d.meters.batchTime.Add(int64(time.Since(began)))
+	if class := downClass(err); class != "" {
+		d.fail(ctx, class, err)
+		mayBe := uuid.Nil
+		if lost, is := errors.AsType[*lostCommit](err); is {
+			mayBe = lost.batch
+		}
+		d.answerDown(ctx, b.ops, mayBe)
+		return
+	}
+	for i, o := range b.ops {
+		switch {
+		case err != nil:
+			b.results[i] = unavailable(ctx, err)
+		case b.results[i] == nil && o.done != nil:
+			o.done()
+		}
+		o.answer <- b.results[i]
+	}
+}
