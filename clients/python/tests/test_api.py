@@ -13,7 +13,7 @@ import pytest
 
 import purserpay
 from purserpay import _options
-from purserpay._callers import HttpxAsyncCaller, HttpxCaller, RequestsCaller
+from purserpay._callers import HttpxCaller, RequestsCaller
 from purserpay._calls import MAX_ANSWER, CallError
 
 from .clients import BASE, KEY, FakeAdapter, Lost, Says, Seen, _httpx_handler, options
@@ -276,7 +276,9 @@ def test_patterns() -> None:
 
 def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ImportError, match=r"pip install httpx$"):
+    purserpay.AsyncPurser(KEY, BASE)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(ImportError, match=r"pip install httpx, httpx2$"):
         purserpay.AsyncPurser(KEY, BASE)
     purserpay.Purser(KEY, BASE).close()
     monkeypatch.setitem(sys.modules, "requests", None)
@@ -285,4 +287,4 @@ def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
         purserpay.Purser(KEY, BASE)
 
 
-__all__ = ["CallError", "HttpxAsyncCaller", "HttpxCaller", "RequestsCaller"]
+__all__ = ["CallError", "HttpxCaller", "RequestsCaller"]

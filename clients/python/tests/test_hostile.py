@@ -678,18 +678,6 @@ def test_a_file_is_redirected(tmp_path: Any) -> None:
         assert session.post(URL, data=file).content == b"a file"
 
 
-def test_long_file_with_requests(tmp_path: Any) -> None:
-    path = tmp_path / "order.txt"
-    path.write_bytes(b"a long file" * 10_000)
-    seller = FakeSeller()
-    session = purserpay.requests.Session(
-        options(body_limit=5), FakeAdapter(seller), purser_adapter=FakeAdapter(FakePurser())
-    )
-    with session, path.open("rb") as file, pytest.raises(purserpay.NotReplayableError):
-        session.post(URL, data=file)
-    assert seller.seen[0].body == b"a long file" * 10_000
-
-
 class Watched(httpx.AsyncByteStream):
     """A body that tells whether it was closed."""
 

@@ -324,7 +324,7 @@ def test_the_programs_keys_are_not_remembered(make: Make) -> None:
 def test_memory_forgets() -> None:
     now = [0.0]
     memory = _memory.Memory(lambda: now[0])
-    one = frozenset({_memory.identity("GET", "https://a.example/", b"")})
+    one = frozenset({("GET", "https://a.example/", b"")})
     memory.put(one, "k1")
     memory.put(one, "k2")
     assert memory.take(one) == ("k1", _memory.KEPT)
@@ -355,7 +355,7 @@ def test_memory_forgets() -> None:
 
 def test_one_identity_in_common_is_enough() -> None:
     memory = _memory.Memory()
-    asked, first, second = (_memory.identity("GET", f"https://a.example/{n}", b"") for n in range(3))
+    asked, first, second = (("GET", f"https://a.example/{n}", b"") for n in range(3))
     memory.put(frozenset({asked, first}), "k")
     assert memory.take(frozenset({second})) is None
     taken = memory.take(frozenset({asked, second}))

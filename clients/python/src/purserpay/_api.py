@@ -5,24 +5,27 @@ Each call is made once. Both halves share the operations of ``_calls``; here is 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from . import _calls as calls
 from ._amounts import smallest
-from ._callers import HttpxAsyncCaller, HttpxCaller, RequestsCaller
+from ._callers import HttpxCaller, RequestsCaller
+from ._coroutines import ran
 from ._errors import PurserUnreachableError
+from ._halves import Awaiting, Blocking
 from ._options import check_api_key, check_base_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     import httpx
     from requests.adapters import BaseAdapter
     from typing_extensions import Self
 
     from ._amounts import Amount
-    from ._callers import AsyncCaller, Caller
+    from ._callers import Caller
     from ._models import ApiKey, Limits, Payment, PayResult, Quote, SpendEvent, SpendPage, Wallet
 
 __all__ = ["AsyncPurser", "Purser"]
@@ -31,7 +34,7 @@ T = TypeVar("T")
 Settlement = Literal["seller", "payer"]
 Door = Literal["api", "proxy", "transport"]
 
-_NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, or requests"
+_NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, httpx2, or requests"
 
 
 class _Doors:
@@ -68,7 +71,7 @@ class Purser(_Doors):
     """Purser's API. ``keys.create`` needs no API key; everything else is about the key's own things.
 
     ``transport`` is httpx's for the calls, ``adapter`` that of requests; without either whichever library is installed
-    is used, httpx first. The environment's proxies are not used.
+    is used: httpx, httpx2, requests. The environment's proxies are not used.
     """
 
     def __init__(
@@ -125,14 +128,14 @@ class Purser(_Doors):
     def run(self, operation: calls.Operation[T]) -> T:
         """Make one call."""
         try:
-            answer = self._caller(self._call(operation))
+            answer = ran(self._caller(self._call(operation)))
         except calls.CallError as error:
             raise _unreachable(error) from error
         return operation.result(answer)
 
     def close(self) -> None:
         """Close the connections."""
-        self._caller.close()
+        ran(self._caller.close())
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +235,7 @@ class Spend:
 
 
 class AsyncPurser(_Doors):
-    """Purser's API without blocking. Needs httpx."""
+    """Purser's API without blocking. Needs httpx or httpx2."""
 
     def __init__(
         self,
@@ -291,7 +294,7 @@ class AsyncPurser(_Doors):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._caller.aclose()
+        await self._caller.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -395,21 +398,26 @@ class AsyncSpend:
 
 
 def _caller(transport: httpx.BaseTransport | None, adapter: BaseAdapter | None) -> Caller:
-    if adapter is not None:
+    library = _library() if adapter is None else None
+    if library is not None:
+        return HttpxCaller(library, Blocking, transport)
+    try:
         return RequestsCaller(adapter)
-    try:
-        import httpx as library
     except ImportError:
+        raise ImportError(_NO_LIBRARY) from None
+
+
+def _async_caller(transport: httpx.AsyncBaseTransport | None) -> Caller:
+    library = _library()
+    if library is None:
+        raise ImportError(_NO_LIBRARY.removesuffix(", or requests"))
+    return HttpxCaller(library, Awaiting, transport)
+
+
+def _library() -> ModuleType | None:
+    for name in ("httpx", "httpx2"):
         try:
-            return RequestsCaller(None)
+            return import_module(name)
         except ImportError:
-            raise ImportError(_NO_LIBRARY) from None
-    return HttpxCaller(library, transport)
-
-
-def _async_caller(transport: httpx.AsyncBaseTransport | None) -> AsyncCaller:
-    try:
-        import httpx as library
-    except ImportError:
-        raise ImportError(_NO_LIBRARY.removesuffix(", or requests")) from None
-    return HttpxAsyncCaller(library, transport)
+            continue
+    return None

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-__all__ = ["HELD_FOR", "MAX_HELD", "PEEKED_FOR", "SLICE", "Peeked", "aread_start", "bounded", "read_start", "slices"]
+__all__ = [
+    "HELD_FOR",
+    "MAX_HELD",
+    "PEEKED_FOR",
+    "SLICE",
+    "File",
+    "Peeked",
+    "bounded",
+    "digest",
+    "following",
+    "read_start",
+    "size",
+    "slices",
+]
 
 # How much of an answer is kept for an error, in bytes.
 MAX_HELD = 1 << 20
@@ -42,24 +57,68 @@ class Peeked:
         return len(self.start) <= MAX_BODY and time.monotonic() <= self._until
 
 
-def read_start(chunks: Iterator[bytes], limit: int, seconds: float = math.inf) -> tuple[bytes, bool]:
-    """Read until more than ``limit`` bytes are there, or time is up. Tells whether that was all."""
+def following(chunks: Iterator[bytes]) -> Callable[[], Awaitable[bytes | None]]:
+    """Return what gives the next chunk, as ``read_start`` wants it, of what blocks."""
+
+    async def one() -> bytes | None:
+        return next(chunks, None)
+
+    return one
+
+
+async def read_start(
+    following: Callable[[], Awaitable[bytes | None]], limit: int, seconds: float = math.inf
+) -> tuple[bytes, bool]:
+    """Read until more than ``limit`` bytes are there, or time is up. Tells whether that was all.
+
+    ``following`` gives the next chunk, and ``None`` at the end.
+    """
     start, until = bytearray(), time.monotonic() + seconds
+    while (chunk := await following()) is not None:
+        start += chunk
+        if len(start) > limit or time.monotonic() > until:
+            return bytes(start), False
+    return bytes(start), True
+
+
+def digest(chunks: Iterable[bytes], content_type: str | None) -> bytes:
+    """Hash a body. The boundary of a multipart body does not count, because each request has a random one."""
+    found = re.match(r'multipart/.*boundary="?([^";]+)', content_type or "", re.IGNORECASE)
+    boundary = found[1].encode("latin-1") if found else None
+    total = hashlib.sha256()
     for chunk in chunks:
-        start += chunk
-        if len(start) > limit or time.monotonic() > until:
-            return bytes(start), False
-    return bytes(start), True
+        total.update(chunk.replace(boundary, b"") if boundary else chunk)
+    return total.digest()
 
 
-async def aread_start(chunks: AsyncIterator[bytes], limit: int, seconds: float = math.inf) -> tuple[bytes, bool]:
-    """Do what ``read_start`` does."""
-    start, until = bytearray(), time.monotonic() + seconds
-    async for chunk in chunks:
-        start += chunk
-        if len(start) > limit or time.monotonic() > until:
-            return bytes(start), False
-    return bytes(start), True
+def size(body: Iterable[bytes] | None) -> int:
+    """Tell what a body takes in memory, in bytes. Files take none."""
+    return sum(map(len, body)) if isinstance(body, (list, tuple)) else 0
+
+
+class File:
+    """A file of the program that can be read again from where it stands. ``of`` makes one, or ``None``."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.start = file.tell()
+
+    @classmethod
+    def of(cls, file: Any) -> File | None:
+        """Return a ``File`` if this is one, and can be rewound."""
+        try:
+            return cls(file) if hasattr(file, "read") and file.seekable() is True else None
+        except (AttributeError, OSError, ValueError):
+            return None
+
+    def rewind(self) -> None:
+        """Go back to where the file stood."""
+        self._file.seek(self.start)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.rewind()
+        while chunk := self._file.read(1 << 16):
+            yield chunk.encode("utf-8") if isinstance(chunk, str) else chunk
 
 
 def slices(data: bytes) -> Iterator[bytes]:

@@ -8,42 +8,31 @@ nobody else, also when the environment names purser itself as the proxy of every
 from __future__ import annotations
 
 import time
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._calls import MAX_ANSWER, Answer, CallError
-from ._until import within
+from ._halves import Blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-    import httpx
     import requests
     from requests.adapters import BaseAdapter
 
     from ._calls import Call
+    from ._halves import Half
 
-__all__ = ["AsyncCaller", "Caller", "HttpxAsyncCaller", "HttpxCaller", "RequestsCaller"]
+__all__ = ["Caller", "HttpxCaller", "RequestsCaller"]
 
 
 class Caller(Protocol):
-    """Makes calls and waits for them. Safe to use from several threads."""
-
-    def __call__(self, call: Call) -> Answer:
-        """Make one call. Raise ``CallError`` when there is no whole answer in time."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-class AsyncCaller(Protocol):
-    """Makes calls without blocking."""
+    """Makes calls. Those of blocking clients never wait, and are safe to use from several threads."""
 
     async def __call__(self, call: Call) -> Answer:
-        """Make one call, as ``Caller`` does."""
+        """Make one call. Raise ``CallError`` when there is no whole answer in time."""
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Close the connections."""
 
 
@@ -56,14 +45,15 @@ def _too_slow(timeout: float) -> CallError:
 
 
 class HttpxCaller:
-    """Calls with httpx, or with a library of the same interface."""
+    """Calls with httpx, or with a library of the same interface, blocking or not."""
 
-    def __init__(self, library: ModuleType, transport: Any) -> None:
+    def __init__(self, library: ModuleType, half: type[Half], transport: Any) -> None:
         self._library = library
-        bounded: Any = import_module("._streams2" if library.__name__ == "httpx2" else "._streams", __package__).bounded
-        self._transport: httpx.BaseTransport = bounded(transport or library.HTTPTransport(trust_env=False))
+        self._half = half
+        kind = library.HTTPTransport if half is Blocking else library.AsyncHTTPTransport
+        self._transport = transport or kind(trust_env=False)
 
-    def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: Call) -> Answer:
         until = time.monotonic() + call.timeout
         request = self._library.Request(
             call.method,
@@ -72,63 +62,28 @@ class HttpxCaller:
             content=call.body or None,
             extensions=_httpx_timeout(call.timeout),
         )
+        half = self._half
         try:
-            with within(call.timeout):
-                response: httpx.Response = self._transport.handle_request(request)
+            with half.within(call.timeout):
+                response = await half.send(self._transport, request)
                 try:
-                    chunks = bytearray()
-                    for chunk in response.iter_bytes():
-                        chunks += chunk
-                        if len(chunks) > MAX_ANSWER:
+                    data, chunks = bytearray(), half.chunks(response.stream)
+                    while (chunk := await half.following(chunks)) is not None:
+                        data += chunk
+                        if len(data) > MAX_ANSWER:
                             raise _too_large()
                         if time.monotonic() > until:
                             raise _too_slow(call.timeout)
                 finally:
-                    response.close()
-        except (self._library.HTTPError, self._library.InvalidURL, OSError) as error:
-            raise _httpx_error(self._library, error) from error
-        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
-
-    def close(self) -> None:
-        self._transport.close()
-
-
-class HttpxAsyncCaller:
-    """Calls with httpx's asynchronous half, under asyncio or trio."""
-
-    def __init__(self, library: ModuleType, transport: Any) -> None:
-        self._library = library
-        self._transport: httpx.AsyncBaseTransport = transport or library.AsyncHTTPTransport(trust_env=False)
-
-    async def __call__(self, call: Call) -> Answer:
-        import anyio
-
-        request = self._library.Request(
-            call.method,
-            call.url,
-            headers=call.headers,
-            content=call.body or None,
-            extensions=_httpx_timeout(call.timeout),
-        )
-        try:
-            with anyio.fail_after(call.timeout):
-                response: httpx.Response = await self._transport.handle_async_request(request)
-                try:
-                    chunks = bytearray()
-                    async for chunk in response.aiter_bytes():
-                        chunks += chunk
-                        if len(chunks) > MAX_ANSWER:
-                            raise _too_large()
-                finally:
-                    await response.aclose()
+                    await half.close(response)
         except TimeoutError as error:
             raise _too_slow(call.timeout) from error
         except (self._library.HTTPError, self._library.InvalidURL, OSError) as error:
             raise _httpx_error(self._library, error) from error
-        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
+        return Answer(response.status_code, _lower(response.headers), bytes(data))
 
-    async def aclose(self) -> None:
-        await self._transport.aclose()
+    async def close(self) -> None:
+        await self._half.close(self._transport)
 
 
 class RequestsCaller:
@@ -137,23 +92,18 @@ class RequestsCaller:
     def __init__(self, adapter: BaseAdapter | None) -> None:
         from requests.adapters import HTTPAdapter
 
-        from ._sockets import bounded
+        self._adapter: BaseAdapter = adapter or HTTPAdapter(max_retries=0, pool_maxsize=100)
 
-        self._adapter: BaseAdapter = bounded(adapter or HTTPAdapter(max_retries=0, pool_maxsize=100))
-
-    def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: Call) -> Answer:
         import requests
         import urllib3
 
         until = time.monotonic() + call.timeout
         request = requests.Request(call.method, call.url, headers=dict(call.headers), data=call.body or None).prepare()
         try:
-            with (
-                within(call.timeout),
-                self._adapter.send(
-                    request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
-                ) as response,
-            ):
+            with self._adapter.send(
+                request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
+            ) as response:
                 chunks = bytearray()
                 for chunk in _as_it_comes(response):
                     chunks += chunk
@@ -165,7 +115,7 @@ class RequestsCaller:
             raise CallError(_said(error), reached=not _never_connected(error)) from error
         return Answer(response.status_code, _lower(response.headers), bytes(chunks))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._adapter.close()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ._amounts import smallest
+from ._options import check_timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ class Terms:
     cap: int | None = None  # in the smallest unit
     task: str | None = None
     dry_run: bool = False
+    pay_timeout: float | None = None  # seconds
+    paid_timeout: float | None = None  # seconds
 
 
 _KEY: ContextVar[str | None] = ContextVar("purser_idempotency_key", default=None)
@@ -52,13 +55,22 @@ def given_key() -> str | None:
 
 
 @contextmanager
-def terms(*, max_amount: Amount | None = None, task: str | None = None, dry_run: bool | None = None) -> Iterator[None]:
+def terms(
+    *,
+    max_amount: Amount | None = None,
+    task: str | None = None,
+    dry_run: bool | None = None,
+    pay_timeout: float | None = None,
+    paid_timeout: float | None = None,
+) -> Iterator[None]:
     """Say more of the payments of the requests that are made inside.
 
     ``max_amount`` caps each, beside the cap of the client: the smaller one holds. ``task`` is what they are booked
     under. With ``dry_run`` nothing is paid: a request that would be paid for raises ``DryRunError`` with the quote,
-    and one that purser would decline raises ``DeclinedError``.
+    and one that purser would decline raises ``DeclinedError``. ``pay_timeout`` and ``paid_timeout`` replace those of
+    ``Options``.
     """
+    check_timeouts(pay_timeout=pay_timeout, paid_timeout=paid_timeout)
     old = given_terms()
     cap = None if max_amount is None else smallest("max_amount", max_amount)
     new = replace(
@@ -66,6 +78,8 @@ def terms(*, max_amount: Amount | None = None, task: str | None = None, dry_run:
         cap=min((one for one in (cap, old.cap) if one is not None), default=None),
         task=old.task if task is None else task,
         dry_run=old.dry_run if dry_run is None else dry_run,
+        pay_timeout=old.pay_timeout if pay_timeout is None else pay_timeout,
+        paid_timeout=old.paid_timeout if paid_timeout is None else paid_timeout,
     )
     token = _TERMS.set(new)
     try:

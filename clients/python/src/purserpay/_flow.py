@@ -36,7 +36,6 @@ from ._errors import (
     UnclearError,
     attach_unclear,
 )
-from ._memory import identity
 from ._options import BeforePayment, host_allowed, is_loopback, origin
 
 if TYPE_CHECKING:
@@ -83,11 +82,15 @@ _BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, Idempoten
 
 @dataclass(frozen=True)
 class Request:
-    """A logical request, as far as paying is concerned. ``body`` is ``None`` if it cannot be sent again."""
+    """A logical request, as far as paying is concerned.
+
+    ``digest`` of the body is ``None`` if that cannot be sent again; ``size`` is what it takes in memory, in bytes.
+    """
 
     method: str
     url: str
-    body: bytes | None = field(repr=False)
+    digest: bytes | None = field(repr=False)
+    size: int = 0
     idempotency_key: str | None = None
     asked: Identity | None = None  # what was asked for at first, if this is where it was redirected to
     terms: Terms = field(default_factory=given_terms)
@@ -95,7 +98,7 @@ class Request:
     @property
     def identity(self) -> Identity:
         """What makes this request, as it is, the same as another."""
-        return identity(self.method, self.plain_url, self.body or b"")
+        return self.method, self.plain_url, self.digest or b""
 
     @property
     def plain_url(self) -> str:
@@ -128,6 +131,7 @@ class Send:
 
     name: str
     value: str = field(repr=False)
+    timeout: float  # seconds, to the headers of the answer
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ class Post:
     """Call ``POST /v1/pay`` or ``POST /v1/quote``. Gives an ``Answer``, raises ``CallError``."""
 
     operation: calls.Operation[Any]
+    timeout: float  # seconds, for all of it
 
 
 @dataclass(frozen=True)
@@ -226,16 +231,17 @@ class Purchase:
         self._memory = memory
         self._request = request
         self._resume = resume  # runs a flow to its end as this client's callers expect it
-        self._key = ""
+        self.key = ""
         self._remembered = True  # the key is ours to remember
         self._open = False  # a payment may stand under the key
         self._earlier = False  # it stands since before this run
         self._until: float | None = None  # when a key that was remembered is forgotten
         self._challenge: wire.Challenge | None = None
         self._held: Any = None
+        self.held = request.size  # bytes that an error keeps
         self._result: PayResult | None = None
         self._sent = False  # the payment was, to the seller
-        self._ended = False
+        self.ended = False
         self._busy = threading.Lock()
         self.info: PaymentInfo | None = None
         self.unclear: UnclearError | None = None
@@ -251,7 +257,7 @@ class Purchase:
             return first
         self._challenge = challenge
         yield from self._check(first)
-        yield Hold(first)
+        self.held += len((yield Hold(first)))
         self._held = first.native
         if self._request.terms.dry_run:
             yield from self._quote()
@@ -263,11 +269,11 @@ class Purchase:
         if not self._busy.acquire(blocking=False):
             raise RuntimeError("this payment is being resumed")
         try:
-            if self._ended:
+            if self.ended:
                 raise RuntimeError("this payment was brought to an end")
             self._open = self._earlier = True
             if self._remembered:  # nobody else is to take the key meanwhile
-                until = self._memory.drop(self._key)
+                until = self._memory.drop(self.key)
                 self._until = self._until if until is None else until
             return (yield from self._guarded())
         finally:
@@ -293,7 +299,7 @@ class Purchase:
             raise
         self._paid()
         if reply.status < 400:
-            self._ended = True
+            self.ended = True
         else:
             self._remember()
         return reply
@@ -321,7 +327,7 @@ class Purchase:
         refused = isinstance(error, RefusedByCallerError)
         nothing_stands = not self._open and (blind or self._options.settlement == "seller")
         if isinstance(error, _ENDED) or ((blind or refused) and nothing_stands):
-            self._ended = True
+            self.ended = True
             return
         self._remember(self._until if blind or refused else None)
         if isinstance(error, PurserError):
@@ -339,16 +345,16 @@ class Purchase:
 
     def _remember(self, until: float | None = None) -> None:
         if self._remembered:
-            self._memory.put(self._identities(), self._key, until)
+            self._memory.put(self._identities(), self.key, until)
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
         if given is not None:
-            self._key, self._remembered = given, False
+            self.key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identities())
             self._open = self._earlier = taken is not None
-            self._key, self._until = taken or (f"client-{uuid.uuid4()}", None)
+            self.key, self._until = taken or (f"client-{uuid.uuid4()}", None)
 
     # Whether it is ours, and may be paid for.
 
@@ -378,7 +384,7 @@ class Purchase:
     def _refusals(self) -> Steps[None]:
         options, request, challenge = self._options, self._request, self._challenge
         assert challenge is not None  # noqa: S101
-        if request.body is None:
+        if request.digest is None:
             raise NotReplayableError("the request's body cannot be sent again, so nothing was paid")
         url = request.plain_url
         allowed = options.allow_hosts
@@ -402,7 +408,7 @@ class Purchase:
     def _ask(self, url: str, challenge: wire.Challenge, amounts: list[int]) -> Steps[None]:
         info = BeforePayment(
             url=url,
-            host=urlsplit(url).netloc,
+            host=self.host,
             method=self._request.method,
             offers=challenge.offers,
             amount=str(max(amounts)) if amounts else None,
@@ -433,21 +439,32 @@ class Purchase:
         return self._options.guarded or self._request.terms.cap is not None
 
     @property
-    def _task(self) -> str | None:
+    def task(self) -> str | None:
+        """What the payment is booked under."""
         given = self._request.terms.task
         return self._options.task if given is None else given
+
+    @property
+    def host(self) -> str:
+        """The seller's host, with its port if the URL has one."""
+        return urlsplit(self._request.plain_url).netloc
+
+    @property
+    def _pay_timeout(self) -> float:
+        given = self._request.terms.pay_timeout
+        return self._options.pay_timeout if given is None else given
 
     def _order(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
         return calls.Order(
-            self._challenge.header, self._request.plain_url, key, self._options.settlement, self._task, self._cap
+            self._challenge.header, self._request.plain_url, key, self._options.settlement, self.task, self._cap
         )
 
     def _quote(self) -> Steps[None]:
         """End a dry run."""
         operation = calls.quote(self._order(usable_key(self._request.idempotency_key)))
         try:
-            quote = operation.result((yield Post(operation)))
+            quote = operation.result((yield Post(operation, self._pay_timeout)))
         except calls.CallError as error:
             raise self._told(PurserUnreachableError(f"purser could not be asked: {error}")) from error
         except PurserError as error:
@@ -458,14 +475,14 @@ class Purchase:
         raise self._told(DryRunError(f"dry run: {what}", quote=quote))
 
     def _pay(self) -> Steps[None]:
-        operation = calls.pay(self._order(self._key))
+        operation = calls.pay(self._order(self.key))
         reached = False
         failure: PurserError
         attempt = 0
         while True:
             wait: float | None = None
             try:
-                answer = yield Post(operation)
+                answer = yield Post(operation, self._pay_timeout)
             except calls.CallError as error:
                 reached = reached or error.reached
                 self._open = self._open or reached
@@ -499,9 +516,9 @@ class Purchase:
             state=payment.state if payment else None,
             transaction=result.transaction,
             settled=result.settled,
-            idempotency_key=self._key,
-            host=urlsplit(self._request.plain_url).netloc,
-            task=self._task,
+            idempotency_key=self.key,
+            host=self.host,
+            task=self.task,
         )
         try:
             signed = wire.signed_terms(result.payment_signature)
@@ -523,13 +540,15 @@ class Purchase:
         assert result is not None  # noqa: S101
         pause = BEFORE_RESEND
         left = self._options.resends
+        given = self._request.terms.paid_timeout
+        timeout = self._options.paid_timeout if given is None else given
         while True:
             self._sent = True
             wait: float | None = None
             cause: BaseException | None = None
             reply: Reply | None = None
             try:
-                reply = self.reply = yield Send(result.payment_header, result.payment_signature)
+                reply = self.reply = yield Send(result.payment_header, result.payment_signature, timeout)
             except SendError as error:
                 cause = error.__cause__
             else:
@@ -565,7 +584,7 @@ class Purchase:
             "url": self._request.shown_url,
             "response": reply.native if reply else self._held,
             "payment_id": self.info.id if self.info else None,
-            "idempotency_key": self._key or None,
+            "idempotency_key": self.key or None,
             "amount": self._amount,
         }
 

@@ -1,4 +1,4 @@
-"""Idempotency keys of requests that were not brought to an end. BEHAVIOUR.md §6.
+"""What outlives a request: idempotency keys of requests that were not brought to an end (BEHAVIOUR.md §6), and errors.
 
 Programs retry by themselves. The next request that is the same gets the same key, so that purser hands out the same
 payment. Only digests of bodies are kept.
@@ -6,7 +6,6 @@ payment. Only digests of bodies are kept.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -15,19 +14,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Identities", "Identity", "Memory", "identity"]
+    from ._errors import UnclearError
+
+__all__ = ["Identities", "Identity", "Listed", "Memory"]
 
 KEPT = 7 * 60.0  # seconds, longer than a payment is valid
 MOST = 256
+MOST_BYTES = 16 << 20  # of bodies that errors hold, which are needed to resume
 
+# Method, URL without fragment, and digest of the body.
 Identity = tuple[str, str, bytes]
 # What was asked for, and what answered 402. One in common makes two requests the same.
 Identities = frozenset[Identity]
-
-
-def identity(method: str, url: str, body: bytes) -> Identity:
-    """What makes two requests the same. ``url`` has no fragment."""
-    return method, url, hashlib.sha256(body).digest()
 
 
 class Memory:
@@ -71,3 +69,30 @@ class Memory:
             if self._keys[first][1] > now:
                 return
             del self._keys[first]
+
+
+class Listed:
+    """Lists the payments that were left unclear, until they are brought to an end. The oldest go first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._errors: OrderedDict[str, tuple[UnclearError, int]] = OrderedDict()
+
+    def put(self, key: str, error: UnclearError, size: int) -> None:
+        """List an error in place of an earlier one of the same key. It holds bodies of so many bytes."""
+        with self._lock:
+            self._errors.pop(key, None)
+            self._errors[key] = error, size
+            held = sum(size for _, size in self._errors.values())
+            while len(self._errors) > 1 and (len(self._errors) > MOST or held > MOST_BYTES):
+                held -= self._errors.popitem(last=False)[1][1]
+
+    def drop(self, key: str) -> None:
+        """Forget what was brought to an end."""
+        with self._lock:
+            self._errors.pop(key, None)
+
+    def all(self) -> tuple[UnclearError, ...]:
+        """Return all, the newest last."""
+        with self._lock:
+            return tuple(error for error, _ in self._errors.values())

@@ -121,10 +121,7 @@ class Options:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} is a whole number, at least {least}")
-        # Sockets fail with a longer time, and then what was paid for would not even be asked for.
-        for name in ("pay_timeout", "paid_timeout"):
-            if not 0 < getattr(self, name) <= _LONGEST:
-                raise ValueError(f"{name} is a number of seconds above 0, at most {_LONGEST}")
+        check_timeouts(pay_timeout=self.pay_timeout, paid_timeout=self.paid_timeout)
         if not 0 <= self.receipt_wait <= _LONGEST:
             raise ValueError(f"receipt_wait is a number of seconds, or 0, at most {_LONGEST}")
 
@@ -159,6 +156,13 @@ def from_env(**given: Unpack[Given]) -> Options:
         if name not in read:
             raise ValueError(f"{variable} is not set")
     return Options(**read)  # type: ignore[typeddict-item,unused-ignore]
+
+
+def check_timeouts(**given: float | None) -> None:
+    """Refuse times that sockets do not take: what was paid for would not even be asked for."""
+    for name, value in given.items():
+        if value is not None and not 0 < value <= _LONGEST:
+            raise ValueError(f"{name} is a number of seconds above 0, at most {_LONGEST}")
 
 
 def check_api_key(key: str) -> None:

@@ -6,24 +6,23 @@ nowhere else, and every hop has its own rules. BEHAVIOUR.md says what happens; h
 
 from __future__ import annotations
 
-import io
 import weakref
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import requests
-import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 
 from . import _bodies as bodies
 from . import _flow as flow
 from ._callers import RequestsCaller
 from ._context import given_key
+from ._coroutines import ran
 from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
-from ._sockets import bounded
-from ._until import within
+from ._receipts import CLOSE_WITHIN
+from ._urllib3 import decoded, hold, made, peek
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class PurserAdapter(BaseAdapter):
         purser_adapter: BaseAdapter | None = None,
     ) -> None:
         super().__init__()
-        self._adapter = bounded(adapter or HTTPAdapter())
+        self._adapter = adapter or HTTPAdapter()
         self._payer = Payer(options, RequestsCaller(purser_adapter))
 
     @property
@@ -84,7 +83,7 @@ class PurserAdapter(BaseAdapter):
         if response.status_code != 402:
             _led_on(request, body, response)
             return response
-        wire = _Wire(self._adapter, request, sent, how, self._payer.options)
+        wire = _Wire(self._adapter, request, sent, how, body)
         described = _described(request, body)
         try:
             reply = self._buy(described, wire, _reply(response), before)
@@ -105,27 +104,30 @@ class PurserAdapter(BaseAdapter):
         steps = before.refuse_second(first) if before else purchase.answer(first)
         return _finished(wire.request, purchase, self._payer.run(purchase, steps, wire))
 
-    def _body(self, request: requests.PreparedRequest) -> tuple[bytes | None, requests.PreparedRequest]:
-        """The body if it can be sent again, and the request that sends it."""
+    def _body(self, request: requests.PreparedRequest) -> tuple[Iterable[bytes] | None, requests.PreparedRequest]:
+        """Return the body if it can be sent again, and the request that sends it."""
         body: Any = request.body
         if body is None or isinstance(body, (bytes, str)):
-            return body.encode("utf-8") if isinstance(body, str) else body or b"", request
+            return [body.encode("utf-8") if isinstance(body, str) else body or b""], request
+        file = bodies.File.of(body)
+        if file is not None:
+            return file, request
         limit = self._payer.options.body_limit
         if limit == 0:
             return None, request
         chunks = _chunks(body)
-        start, whole = bodies.read_start(chunks, limit)
+        start, whole = ran(bodies.read_start(bodies.following(chunks), limit))
         copy = request.copy()
         if whole and not hasattr(body, "tell"):  # requests itself rewinds what can tell where it is
             request.body = start
         # The headers stay as they are: they say how long the body is, or that it comes in chunks.
         copy.body = start if whole else cast("Any", chain([start], chunks))
-        return start if whole else None, copy
+        return [start] if whole else None, copy
 
-    def close(self) -> None:
-        """Close both adapters."""
+    def close(self, timeout: float = CLOSE_WITHIN) -> None:
+        """Wait so many seconds at most for receipts that are being reported, and close both adapters."""
+        self._payer.close(timeout)
         self._adapter.close()
-        self._payer.close()
 
 
 class Session(requests.Session):
@@ -143,6 +145,11 @@ class Session(requests.Session):
     def unclear(self) -> tuple[UnclearError, ...]:
         """The payments that were left unclear, the newest last."""
         return self._purser.unclear
+
+    def close(self, timeout: float = CLOSE_WITHIN) -> None:
+        """Wait so many seconds at most for receipts that are being reported, and close the session."""
+        self._purser.close(timeout)
+        super().close()
 
 
 def wrap(session: requests.Session, options: Options) -> requests.Session:
@@ -169,86 +176,46 @@ class _Wire:
         request: requests.PreparedRequest,
         sent: requests.PreparedRequest,
         how: dict[str, Any],
-        options: Options,
+        body: Iterable[bytes] | None,
     ) -> None:
         self._adapter = adapter
         self.request = request
         self._sent = sent
+        self._body = body
         timeout = how["timeout"]
-        connect = timeout[0] if isinstance(timeout, tuple) else getattr(timeout, "connect_timeout", timeout)
-        self._options = options
-        # urllib3 sends with the first of them.
-        self._how = {**how, "timeout": (options.paid_timeout if connect is None else connect, options.paid_timeout)}
+        self._connect = timeout[0] if isinstance(timeout, tuple) else getattr(timeout, "connect_timeout", timeout)
+        self._how = how
 
-    def send(self, step: flow.Send) -> flow.Reply:
+    async def send(self, step: flow.Send) -> flow.Reply:
         request = self._sent.copy()
         request.headers[step.name] = step.value
+        if isinstance(self._body, bodies.File):
+            self._body.rewind()
+        # urllib3 sends with the first of them.
+        timeout = (step.timeout if self._connect is None else self._connect, step.timeout)
         try:
-            with within(self._options.paid_timeout):
-                response = self._adapter.send(request, **self._how)
+            response = self._adapter.send(request, **{**self._how, "timeout": timeout})
         except Exception as error:
             raise flow.SendError from error
         # The copy has the payment, which is not to follow a redirect or to be sent again by anybody else.
         response.request = self.request
         return _reply(response)
 
-    def peek(self, reply: flow.Reply) -> bytes | None:
+    async def peek(self, reply: flow.Reply) -> bytes | None:
         response: requests.Response = reply.native
-        chunks = _raw_chunks(response)
-        peeked = bodies.Peeked(encoded="content-encoding" in response.headers)
-        for chunk in chunks:
-            if not peeked.add(chunk):
-                _put_back(response, chain([bytes(peeked.start)], chunks))
-                return None
-        start = bytes(peeked.start)
-        _put_back(response, [start])
-        return _decoded(response, start, MAX_BODY)
+        response.raw, start = await peek(response.raw)
+        return None if start is None else decoded(response.headers.get("content-encoding"), start, MAX_BODY)
 
-    def hold(self, reply: flow.Reply) -> bytes:
+    async def hold(self, reply: flow.Reply) -> bytes:
         response: requests.Response = reply.native
         if not getattr(response, "_content_consumed", False):
-            try:
-                raw, _ = bodies.read_start(_raw_chunks(response), bodies.MAX_HELD, bodies.HELD_FOR)
-            finally:
-                response.close()
-            text = _decoded(response, raw, bodies.MAX_HELD)[: bodies.MAX_HELD]
+            response.raw = await hold(response.raw)
             response.headers.pop("content-encoding", None)
-            response.raw = urllib3.HTTPResponse(io.BytesIO(text), status=response.status_code, preload_content=False)
             response.request = self.request
         return response.content
 
-    def discard(self, reply: flow.Reply) -> None:
+    async def discard(self, reply: flow.Reply) -> None:
         reply.native.close()
-
-
-class _Stream(io.RawIOBase):
-    """Chunks as a file; closing it closes the connection's answer."""
-
-    def __init__(self, chunks: Iterable[bytes], response: Any) -> None:
-        super().__init__()
-        self._chunks = iter(chunks)
-        self._left = b""
-        self._response = response
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        while not self._left:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._left = chunk
-        part = self._left[: len(into)]
-        self._left = self._left[len(part) :]
-        into[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._response.close()
-            self._response.release_conn()
 
 
 def _chunks(body: Any) -> Iterator[bytes]:
@@ -263,53 +230,14 @@ def _chunks(body: Any) -> Iterator[bytes]:
         yield part.encode("utf-8") if isinstance(part, str) else bytes(part)
 
 
-def _raw_chunks(response: requests.Response) -> Iterator[bytes]:
-    """The body as it comes, not decoded."""
-    raw = response.raw
-    read = getattr(raw, "read1", None)
-    while True:
-        if read is not None:
-            chunk = read(1 << 16, decode_content=False)
-        else:  # urllib3 before version 2
-            chunk = raw.read(bodies.SLICE, decode_content=False)
-        if not chunk:
-            return
-        yield chunk
+def _described(request: requests.PreparedRequest, body: Iterable[bytes] | None) -> flow.Request:
+    key = flow.usable_key(_text(request.headers.get("idempotency-key"))) or given_key()
+    digest = None if body is None else bodies.digest(body, _text(request.headers.get("content-type")))
+    return flow.Request(request.method or "", request.url or "", digest, bodies.size(body), key, _asked(request))
 
 
-def _put_back(response: requests.Response, chunks: Iterable[bytes]) -> None:
-    """Make a body unread again of which a part was read."""
-    raw = response.raw
-    response.raw = urllib3.HTTPResponse(
-        body=io.BufferedReader(_Stream(chunks, raw)),
-        headers=raw.headers,
-        status=raw.status,
-        version=raw.version,
-        reason=raw.reason,
-        preload_content=False,
-        original_response=raw._original_response,  # noqa: SLF001 — where sessions find cookies
-        request_method=response.request.method,
-    )
-
-
-def _decoded(response: requests.Response, raw: bytes, limit: int) -> bytes:
-    """Decode a body as far as a limit allows."""
-    encoding = response.headers.get("content-encoding")
-    if encoding is None or "," in encoding:  # layer upon layer may unfold without bound
-        return raw
-    scratch = urllib3.HTTPResponse(io.BytesIO(raw), headers={"content-encoding": encoding}, preload_content=False)
-    try:
-        return bodies.bounded(scratch.stream(bodies.SLICE, decode_content=True), limit)
-    except urllib3.exceptions.HTTPError:
-        return raw
-
-
-def _described(request: requests.PreparedRequest, body: bytes | None) -> flow.Request:
-    key: Any = request.headers.get("idempotency-key")
-    text = key.decode("latin-1") if isinstance(key, bytes) else key
-    return flow.Request(
-        request.method or "", request.url or "", body, flow.usable_key(text) or given_key(), _asked(request)
-    )
+def _text(header: str | bytes | None) -> str | None:
+    return header.decode("latin-1") if isinstance(header, bytes) else header
 
 
 def _reply(response: requests.Response) -> flow.Reply:
@@ -332,10 +260,7 @@ def _in_place_of(error: PurserError, request: requests.PreparedRequest, options:
     if not options.return_402:
         raise error
     headers, body = in_place_of(error)
-    raw = urllib3.HTTPResponse(
-        io.BytesIO(body), headers=headers, status=402, reason="Payment Required", preload_content=False
-    )
-    response = HTTPAdapter().build_response(request, raw)
+    response = HTTPAdapter().build_response(request, made(402, headers, body, "Payment Required"))
     setattr(response, ERROR_MARK, error)
     return response
 
@@ -346,11 +271,10 @@ def _paid_before(request: requests.PreparedRequest) -> flow.Purchase | None:
     return mark[1] if mark and mark[0]() is not request else None
 
 
-def _led_on(request: requests.PreparedRequest, body: bytes | None, response: requests.Response) -> None:
+def _led_on(request: requests.PreparedRequest, body: Iterable[bytes] | None, response: requests.Response) -> None:
     """Write down what was asked for before a redirect, where the next hop finds it."""
     if response.is_redirect and _asked(request) is None:
-        first = flow.Request(request.method or "", request.url or "", body).identity
-        request.hooks = {**request.hooks, _ASKED: (weakref.ref(request), first)}
+        request.hooks = {**request.hooks, _ASKED: (weakref.ref(request), _described(request, body).identity)}
 
 
 def _asked(request: requests.PreparedRequest) -> Identity | None:
