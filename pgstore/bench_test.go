@@ -2,7 +2,9 @@ package pgstore_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,52 +55,107 @@ func callOf(k pay.Key, now time.Time) *pay.Begin {
 // BenchmarkPay pays from hot budgets: two operations each.
 func BenchmarkPay(b *testing.B) {
 	server := pgtest.Start(b)
-	for _, w := range []struct{ nodes, callers, keys int }{{1, 1, 1}, {1, 8, 1}, {1, 64, 1}, {1, 64, 64}, {3, 64, 1}, {3, 64, 64}} {
-		b.Run(fmt.Sprintf("nodes=%d/callers=%d/budgets=%d", w.nodes, w.callers, w.keys), func(b *testing.B) {
-			ctx, url := context.Background(), fresh(b, server)
-			var nodes []*pgstore.DB
-			for range w.nodes {
-				o := &opener{url: url}
-				o.Open(b)
-				defer o.Close(b)
-				nodes = append(nodes, o.db)
+	for _, w := range []workload{{1, 1, 1}, {1, 8, 1}, {1, 64, 1}, {1, 64, 64}, {3, 64, 1}, {3, 64, 64}} {
+		b.Run(w.String(), func(b *testing.B) { w.run(b, fresh(b, server)) })
+	}
+}
+
+// BenchmarkFarAway pays over a network on which an answer takes a while.
+func BenchmarkFarAway(b *testing.B) {
+	server := pgtest.Start(b)
+	link := server.Link(b)
+	for _, rtt := range []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond} {
+		for _, w := range []workload{{1, 64, 1}, {1, 64, 64}, {3, 192, 1}, {3, 192, 64}} {
+			b.Run(fmt.Sprintf("rtt=%s/%s", rtt, w), func(b *testing.B) {
+				url := fresh(b, server)
+				link.Delay(rtt / 2)
+				defer link.Delay(0)
+				w.run(b, strings.Replace(url, server.URL, link.URL, 1))
+			})
+		}
+	}
+}
+
+// BenchmarkHistory pays after -payments earlier ones, which are copies of a few.
+func BenchmarkHistory(b *testing.B) {
+	server := pgtest.Start(b, "max_wal_size=8GB", "shared_buffers=1GB")
+	w := workload{1, 64, 1}
+	for _, payments := range []int{0, *history / 10, *history} {
+		b.Run(fmt.Sprintf("payments=%d", payments), func(b *testing.B) {
+			url := fresh(b, server)
+			if payments > 0 {
+				fill(b, url, payments)
 			}
-			var keys []pay.Key
-			for range w.keys {
-				k, err := nodes[0].CreateKey(ctx, pay.NewKey{Key: pay.Key{ID: uuid.Must(uuid.NewV7()).String(), Created: time.Now()}, Secret: "pk_" + uuid.NewString()})
-				if err != nil {
-					b.Fatal(err)
-				}
-				keys = append(keys, k)
-			}
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			var all sync.WaitGroup
-			b.ResetTimer()
-			for i := range w.callers {
-				all.Go(func() {
-					d := nodes[i%len(nodes)]
-					for left.Add(-1) >= 0 {
-						now := time.Now()
-						begun, err := d.Begin(ctx, callOf(keys[i%len(keys)], now))
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						p, sig := begun.Payment, x402.Signature{1}
-						_, _, err = d.Record(ctx, pay.Outcome{
-							PaymentID: p.ID, Fence: p.Lease.Fence, At: now, Verdict: pay.VerdictSettled, EventID: uuid.Must(uuid.NewV7()).String(),
-							Signature: &sig, Release: true, Answered: true, Transaction: fmt.Sprintf("0x%x", pay.HashOf(p.ID)),
-						})
-						if err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "payments/s")
+			w.run(b, url)
 		})
 	}
+}
+
+var history = flag.Int("payments", 100_000, "earlier payments of BenchmarkHistory")
+
+// fill copies settled payments until there are so many. The copies have names and nonces of their own.
+func fill(b *testing.B, url string, payments int) {
+	b.Helper()
+	o := &opener{url: url}
+	o.Open(b)
+	k := keyOn(b, o.db)
+	for range 100 {
+		begun, err := o.db.Begin(b.Context(), callOf(k, o.db.Now()))
+		if err == nil {
+			_, _, err = o.db.Record(b.Context(), settledOf(begun.Payment))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	o.Close(b)
+	run(b, url, fmt.Sprintf(`INSERT INTO payments SELECT (r).* FROM (SELECT json_populate_record(q.p, json_build_object('id', gen_random_uuid(), 'nonce', '\x' || encode(sha256(random()::text::bytea), 'hex'),
+			'transaction', '\x' || encode(sha256(random()::text::bytea), 'hex'))) r FROM (SELECT p FROM payments p LIMIT 100) q, generate_series(1, %[1]d) OFFSET 0) c`, payments/100),
+		fmt.Sprintf(`INSERT INTO spend SELECT (r).* FROM (SELECT json_populate_record(q.s, json_build_object('id', substr((q.s).id, 1, 14) || substr(gen_random_uuid()::text, 15), 'payment_id', gen_random_uuid())) r
+			FROM (SELECT s FROM spend s LIMIT 100) q, generate_series(1, %[1]d) OFFSET 0) c`, payments/100), `ANALYZE`)
+}
+
+// workload holds how many nodes, callers and budgets there are.
+type workload struct{ nodes, callers, budgets int }
+
+func (w workload) String() string {
+	return fmt.Sprintf("nodes=%d/callers=%d/budgets=%d", w.nodes, w.callers, w.budgets)
+}
+
+// run makes b.N payments in a database.
+func (w workload) run(b *testing.B, url string) {
+	b.Helper()
+	ctx := context.Background()
+	var nodes []*pgstore.DB
+	for range w.nodes {
+		o := &opener{url: url}
+		o.Open(b)
+		defer o.Close(b)
+		nodes = append(nodes, o.db)
+	}
+	var keys []pay.Key
+	for range w.budgets {
+		keys = append(keys, keyOn(b, nodes[0]))
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for i := range w.callers {
+		all.Go(func() {
+			d := nodes[i%len(nodes)]
+			for left.Add(-1) >= 0 {
+				begun, err := d.Begin(ctx, callOf(keys[i%len(keys)], time.Now()))
+				if err == nil {
+					_, _, err = d.Record(ctx, settledOf(begun.Payment))
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "payments/s")
 }

@@ -34,7 +34,7 @@ func withKey(o pgstore.Options) pgstore.Options {
 }
 
 // keyOn makes a key.
-func keyOn(t *testing.T, d *pgstore.DB) pay.Key {
+func keyOn(t testing.TB, d *pgstore.DB) pay.Key {
 	t.Helper()
 	k, err := d.CreateKey(t.Context(), pay.NewKey{Key: pay.Key{ID: uuid.Must(uuid.NewV7()).String(), Created: time.Now()}, Secret: "pk_" + uuid.NewString()})
 	if err != nil {

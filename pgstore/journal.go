@@ -201,17 +201,18 @@ func (s *state) enter(e *pay.AuditEntry) {
 
 // scope holds what the outcomes of a payment decide about. It never changes.
 type scope struct {
-	locks    []string
-	key      string
-	counters []pay.Counter
+	locks        []string
+	key          string
+	reservations []pay.Reservation
 }
 
 func scopeOf(p *pay.Payment) scope {
-	of := scope{key: p.KeyID}
+	of := scope{key: p.KeyID, reservations: slices.Clone(p.Reservations)}
+	counters := make([]pay.Counter, 0, len(p.Reservations))
 	for _, r := range p.Reservations {
-		of.counters = append(of.counters, r.Counter)
+		counters = append(counters, r.Counter)
 	}
-	of.locks = append(counterLocks(p.KeyID, of.counters), keyLock(p.KeyID))
+	of.locks = append(counterLocks(p.KeyID, counters), keyLock(p.KeyID))
 	return of
 }
 
@@ -320,8 +321,10 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 	if !known || out.Verdict == pay.Unclear {
 		return
 	}
-	for _, c := range of.counters {
-		s.want(question{askCounter, string(c), ""})
+	for _, r := range of.reservations {
+		if out.Verdict != pay.VerdictSettled || r.Release&pay.AtSettled != 0 {
+			s.want(question{askCounter, string(r.Counter), ""})
+		}
 	}
 	if out.EventID != "" {
 		n := string(dayNumber(out.At))

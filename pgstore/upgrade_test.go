@@ -14,7 +14,7 @@ import (
 )
 
 // run runs statements in the schema of a URL, and reads a number with the last one.
-func run(t *testing.T, url string, statements ...string) (n int) {
+func run(t testing.TB, url string, statements ...string) (n int) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), strings.Replace(url, "pool_max_conns=4&", "", 1))
 	if err != nil {

@@ -99,18 +99,19 @@ func fill(ctx context.Context, db *boltstore.DB, key pay.Key, payments int, sett
 	return context.Cause(ctx)
 }
 
-func write(ctx context.Context, db *boltstore.DB, key pay.Key, n int, settled bool) error {
+func write(ctx context.Context, db payments, key pay.Key, n int, settled bool) error {
 	at := time.Now().UTC()
 	row := newRow(key, n, at)
 	count, sum := pay.PendingCounters(key.ID)
+	most := x402.NewAmount(1 << 60)
 	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
-		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}}
+		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}, Max: &most}
 	}
 	one := x402.NewAmount(1)
 	begun, err := db.Begin(ctx, &pay.Begin{
 		Now: at, Owner: "bench",
 		CallIdentity: pay.CallIdentity{KeyID: row.KeyID, Fingerprint: row.Fingerprint, Identity: row.Identity},
-		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter("bench", at), one, pay.ReleasePlace)},
+		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter("key/"+key.ID, at), one, pay.ReleasePlace)},
 		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
 			limit(count, one, pay.ReleasePending), limit(sum, row.Terms.Amount, pay.ReleasePending),
 			limit(pay.DailyCounter(key.ID, row.Currency, at), row.Terms.Amount, pay.ReleaseBudget),

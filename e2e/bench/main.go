@@ -150,6 +150,7 @@ var cases = []benchCase{
 	{"idle", "memory with idle agents", runIdle},
 	{"start", "start with open payments", runStart},
 	{"size", "file of settled payments", runSize},
+	{"stores", "the stores alone, and pgbench", runStores},
 	{"rest", "POST /v1/pay, settled by a facilitator", runREST},
 	{"history", "a key with a long history", runHistory},
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -18,13 +19,13 @@ import (
 // Stop kills the server. Start it again with Again.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-w", "-t", "60", "stop")
+	must(t, s.stop(context.Background()))
 }
 
 // Again starts the server that Stop has killed.
 func (s *Server) Again(t testing.TB) {
 	t.Helper()
-	s.start(t)
+	must(t, s.start(context.Background()))
 }
 
 // ReadOnly makes transactions read only, as those of a standby are, or lets them write again. It ends all
@@ -138,6 +139,7 @@ type Link struct {
 	cut    bool
 	armed  []byte // "": nothing
 	after  bool
+	delay  time.Duration
 	conns  map[net.Conn]bool
 }
 
@@ -171,6 +173,22 @@ func (s *Server) Link(t testing.TB) *Link {
 		_ = os.RemoveAll(dir)
 	})
 	return l
+}
+
+// Delay makes the link as slow as a network: what is sent arrives that much later.
+func (l *Link) Delay(by time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = by
+}
+
+func (l *Link) wait() {
+	l.mu.Lock()
+	by := l.delay
+	l.mu.Unlock()
+	if by > 0 {
+		time.Sleep(by)
+	}
 }
 
 // CutAt cuts the link once a client sends a text: after the server has it, or before. Answers to it are lost.
@@ -250,6 +268,7 @@ func (l *Link) copy(to, from net.Conn, stops func([]byte) bool) {
 			return
 		}
 		if n > 0 {
+			l.wait()
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

@@ -31,56 +31,73 @@ type Server struct {
 	as       *syscall.Credential
 }
 
+// ErrMissing: PostgreSQL is not installed.
+var ErrMissing = errors.New("PostgreSQL is not installed (Debian: postgresql)")
+
 // Start starts a server, or skips the test where PostgreSQL is not installed: see package needed. Settings
 // such as "max_connections=10" count more than its own.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{bin: programs(), settings: settings}
-	if s.bin == "" {
-		needed.Missing(t, "PostgreSQL (Debian: postgresql)")
+	s, err := Launch(t.Context(), "", settings...)
+	if errors.Is(err, ErrMissing) {
+		needed.Missing(t, "%v", err)
 	}
-	dir, err := os.MkdirTemp("", "purser-pg")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := s.End(); err != nil {
 			t.Error(err)
 		}
 	})
-	s.dir = dir
-	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
-		if s.as, err = credential("postgres"); err == nil {
-			err = os.Chown(dir, int(s.as.Uid), int(s.as.Gid))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	data := filepath.Join(dir, "data")
-	s.must(t, "initdb", "-D", data, "-A", "trust", "-U", "purser", "--no-sync", "--locale=C", "-E", "UTF8")
-	s.run(t)
-	s.URL = fmt.Sprintf("postgres:///postgres?host=%s&user=purser&sslmode=disable", dir)
 	return s
 }
 
-// run starts the server's process and waits until it answers.
-func (s *Server) run(t testing.TB) {
-	t.Helper()
-	s.start(t)
-	t.Cleanup(func() {
-		stop := s.command(context.Background(), "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-t", "60", "stop")
-		_ = stop.Run() // a test may have stopped it
-	})
+// Launch starts a server with its data below a folder. "": in one for temporary files. ErrMissing.
+func Launch(ctx context.Context, below string, settings ...string) (s *Server, err error) {
+	s = &Server{bin: programs(), settings: settings}
+	if s.bin == "" {
+		return nil, ErrMissing
+	}
+	if s.dir, err = os.MkdirTemp(below, "purser-pg"); err != nil {
+		return nil, err
+	}
+	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
+		if s.as, err = credential("postgres"); err == nil {
+			err = os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid))
+		}
+	}
+	if err == nil {
+		err = s.run(ctx, "initdb", "-D", s.data(), "-A", "trust", "-U", "purser", "--no-sync", "--locale=C", "-E", "UTF8")
+	}
+	if err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.End())
+	}
+	s.URL = fmt.Sprintf("postgres:///postgres?host=%s&user=purser&sslmode=disable", s.dir)
+	return s, nil
 }
 
-func (s *Server) start(t testing.TB) {
-	t.Helper()
+// End kills the server and removes its data.
+func (s *Server) End() error {
+	_ = s.stop(context.Background()) // a test may have stopped it
+	return os.RemoveAll(s.dir)
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) start(ctx context.Context) error {
 	options := "-c listen_addresses='' -c unix_socket_directories=" + s.dir + " -c fsync=off -c full_page_writes=off -c max_connections=500 -c shared_buffers=256MB"
 	for _, setting := range s.settings {
 		options += " -c " + setting
 	}
-	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o", options, "start")
+	return s.run(ctx, "pg_ctl", "-D", s.data(), "-w", "-t", "60", "-l", filepath.Join(s.dir, "log"), "-o", options, "start")
+}
+
+func (s *Server) stop(ctx context.Context) error {
+	return s.run(ctx, "pg_ctl", "-D", s.data(), "-m", "immediate", "-w", "-t", "60", "stop")
 }
 
 // programs finds the folder of the server's programs: the newest version that is installed.
@@ -114,19 +131,30 @@ func credential(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
 }
 
-func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+// Command prepares a run of one of the server's programs, as the server's user.
+func (s *Server) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...) //nolint:gosec // the server's own programs
 	c.Dir = s.dir
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
 	return c
 }
 
-func (s *Server) must(t testing.TB, program string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+// Host names the folder of the server's socket, as its programs take it after -h.
+func (s *Server) Host() string { return s.dir }
+
+func (s *Server) run(ctx context.Context, program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if out, err := s.command(ctx, program, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
+	if out, err := s.Command(ctx, program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
+	}
+	return nil
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -161,19 +189,19 @@ func (s *Server) EndConnections(t testing.TB) (n int64) {
 // Restart kills the server and starts it again.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.must(t, "pg_ctl", "-D", filepath.Join(s.dir, "data"), "-m", "immediate", "-w", "-t", "60", "stop")
-	s.start(t)
+	must(t, s.stop(context.Background()))
+	must(t, s.start(context.Background()))
 }
 
 // Dump takes a pg_dump of a database. load replaces the database by it.
 func (s *Server) Dump(t testing.TB, database string) (load func()) {
 	t.Helper()
 	file := filepath.Join(s.dir, database+".dump")
-	s.must(t, "pg_dump", "-h", s.dir, "-U", "purser", "-Fc", "-f", file, database)
+	must(t, s.run(context.Background(), "pg_dump", "-h", s.dir, "-U", "purser", "-Fc", "-f", file, database))
 	return func() {
 		t.Helper()
-		s.must(t, "dropdb", "-h", s.dir, "-U", "purser", "--force", database)
-		s.must(t, "createdb", "-h", s.dir, "-U", "purser", database)
-		s.must(t, "pg_restore", "-h", s.dir, "-U", "purser", "-d", database, "--exit-on-error", file)
+		must(t, s.run(context.Background(), "dropdb", "-h", s.dir, "-U", "purser", "--force", database))
+		must(t, s.run(context.Background(), "createdb", "-h", s.dir, "-U", "purser", database))
+		must(t, s.run(context.Background(), "pg_restore", "-h", s.dir, "-U", "purser", "-d", database, "--exit-on-error", file))
 	}
 }

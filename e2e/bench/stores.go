@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pgstore"
+)
+
+const (
+	// storeRounds is the number of rounds in which the stores take turns. The median counts.
+	storeRounds = 5
+	// storeCallers is the largest number of callers, and of budgets.
+	storeCallers = 64
+	// grouped is the number of rows that a transaction of pgbench inserts, beside one.
+	grouped = 32
+
+	storeBolt     = "bbolt"
+	storePostgres = "PostgreSQL, %s, %s"
+	pgbenchOne    = "pgbench, 1 row a transaction"
+	pgbenchMany   = "pgbench, 32 rows a transaction"
+)
+
+var storeLevels = []int{1, 8, storeCallers}
+
+// payments is the part of a store that a payment uses.
+type payments interface {
+	Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error)
+	Record(ctx context.Context, o pay.Outcome) (*pay.Payment, pay.Effects, error)
+}
+
+// subject is something that takes turns with others in one case.
+type subject struct {
+	name    string
+	clients int
+	measure func(ctx context.Context) (measurement, error)
+}
+
+// runStores measures the stores alone: payments that are begun and recorded, without signing and sending,
+// beside pgbench on the same server with its disk flushed.
+func runStores(ctx context.Context, b *bench) (err error) {
+	if err := os.Chmod(b.dir, 0o711); err != nil { //nolint:gosec // the server has a user of its own
+		return err
+	}
+	dir, err := filepath.Abs(b.dir)
+	if err != nil {
+		return err
+	}
+	server, err := pgtest.Launch(ctx, dir, "fsync=on", "full_page_writes=on", "max_wal_size=4GB")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.End()) }()
+	var subjects []subject
+	bolt, err := boltstore.Open(ctx, boltstore.Options{Path: filepath.Join(b.dir, "stores", "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}), MinFree: keepFree})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bolt.Close()) }()
+	for _, n := range storeLevels {
+		subjects = append(subjects, b.paying(storeBolt, n, []pay.Key{{ID: newID()}}, bolt))
+	}
+	var nodes []payments
+	for range 3 {
+		db, err := pgstore.Open(ctx, pgstore.Options{URL: server.URL, MasterKey: vault.Given(vault.MasterKey{1})})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		nodes = append(nodes, db)
+	}
+	keys := make([]pay.Key, storeCallers)
+	for i := range keys {
+		keys[i].ID = newID()
+	}
+	for _, n := range storeLevels {
+		subjects = append(subjects, b.paying(onPostgres(1, 1), n, keys[:1], nodes[0]))
+	}
+	subjects = append(subjects,
+		b.paying(onPostgres(1, storeCallers), storeCallers, keys, nodes[0]),
+		b.paying(onPostgres(3, 1), storeCallers, keys[:1], nodes...),
+		b.paying(onPostgres(3, storeCallers), storeCallers, keys, nodes...))
+	bench, err := pgbench(ctx, b, server)
+	if err != nil {
+		return err
+	}
+	subjects = append(subjects, bench...)
+	seen := make([][]measurement, len(subjects))
+	for range storeRounds {
+		for i, s := range subjects {
+			m, err := s.measure(ctx)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", s.name, counted(s.clients), err)
+			}
+			seen[i] = append(seen[i], m)
+		}
+	}
+	for i, s := range subjects {
+		b.report.add("stores", s.name, median(seen[i]))
+	}
+	return nil
+}
+
+func onPostgres(nodes, budgets int) string {
+	return fmt.Sprintf(storePostgres, plural(nodes, "node"), plural(budgets, "budget"))
+}
+
+func plural(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return strconv.Itoa(n) + " " + of + "s"
+}
+
+// paying makes payments of keys at nodes: two operations each.
+func (b *bench) paying(name string, clients int, keys []pay.Key, nodes ...payments) subject {
+	return subject{name, clients, func(ctx context.Context) (measurement, error) {
+		return b.drive(ctx, load{clients: clients}, nil, func(ctx context.Context, client int, serial uint64, _ bool) error {
+			return write(ctx, nodes[client%len(nodes)], keys[client%len(keys)], int(serial), true) //nolint:gosec // a count
+		})
+	}}
+}
+
+// pgbench has programs of PostgreSQL do the least that a budget needs: each transaction updates one hot row
+// on a condition, and inserts.
+func pgbench(ctx context.Context, b *bench, server *pgtest.Server) ([]subject, error) {
+	psql := server.Command(ctx, "psql", "-q", "-h", server.Host(), "-U", "purser", "postgres", "-c",
+		`CREATE SCHEMA pgbench; CREATE TABLE pgbench.hot (id int PRIMARY KEY, spent bigint) WITH (fillfactor = 50); INSERT INTO pgbench.hot VALUES (1, 0);
+		CREATE TABLE pgbench.paid (id uuid PRIMARY KEY, budget int, amount bigint, at timestamptz DEFAULT now())`)
+	if out, err := psql.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("psql: %w\n%s", err, out)
+	}
+	var list []subject
+	for _, script := range []struct {
+		name string
+		rows int
+	}{{pgbenchOne, 1}, {pgbenchMany, grouped}} {
+		path := filepath.Join(server.Host(), strconv.Itoa(script.rows)+".sql")
+		text := fmt.Sprintf(`BEGIN;
+UPDATE pgbench.hot SET spent = spent + %[1]d WHERE id = 1 AND spent + %[1]d <= 1000000000000;
+INSERT INTO pgbench.paid (id, budget, amount) SELECT gen_random_uuid(), 1, 1 FROM generate_series(1, %[1]d);
+COMMIT;
+`, script.rows)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // the server's user reads it
+			return nil, err
+		}
+		for _, n := range storeLevels {
+			list = append(list, subject{script.name, n, func(ctx context.Context) (measurement, error) {
+				return runPgbench(ctx, server, path, n, b.length)
+			}})
+		}
+	}
+	return list, nil
+}
+
+func runPgbench(ctx context.Context, server *pgtest.Server, script string, clients int, length time.Duration) (measurement, error) {
+	seconds := max(1, int(length.Seconds()+0.5))
+	out, err := server.Command(ctx, "pgbench", "-n", "-M", "prepared", "-h", server.Host(), "-U", "purser", "-f", script,
+		"-c", strconv.Itoa(clients), "-j", "2", "-T", strconv.Itoa(seconds), "postgres").Output()
+	if err != nil {
+		return measurement{}, fmt.Errorf("pgbench: %w", err)
+	}
+	m := measurement{Clients: clients}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if at := slices.Index(words, "="); at > 0 && at+1 < len(words) {
+			value, err := strconv.ParseFloat(words[at+1], 64)
+			switch {
+			case err != nil:
+			case words[0] == "tps":
+				m.Rate = value
+			case strings.HasPrefix(line, "latency average"):
+				m.P50 = value
+			}
+		}
+	}
+	if m.Rate == 0 {
+		return m, fmt.Errorf("pgbench printed no rate:\n%s", out)
+	}
+	return m, nil
+}
+
+// compareStores sets the stores beside pgbench and beside each other.
+func (r *report) compareStores() {
+	rate := func(name string, clients int) float64 { return r.find("stores", name, clients).Rate }
+	store := r.group("Payments per second of the store alone",
+		"Begun and recorded, two operations, without signing and sending; the stores flush the disk. A budget is a key's "+
+			"limit for a day, which all of its payments count against. pgbench updates one hot row and inserts in each "+
+			"transaction: its figures are transactions.")
+	for _, n := range storeLevels {
+		store.value(storeBolt+", "+counted(n), rate(storeBolt, n), nil)
+	}
+	for _, n := range storeLevels {
+		store.value(onPostgres(1, 1)+", "+counted(n), rate(onPostgres(1, 1), n), nil)
+	}
+	hot := rate(onPostgres(1, 1), storeCallers)
+	others := []string{onPostgres(1, storeCallers), onPostgres(3, 1), onPostgres(3, storeCallers)}
+	for _, name := range others {
+		store.value(name+", "+counted(storeCallers), rate(name, storeCallers), nil)
+	}
+	for _, name := range []string{pgbenchOne, pgbenchMany} {
+		for _, n := range storeLevels {
+			store.value(name+", "+counted(n), rate(name, n), nil)
+		}
+	}
+	ratios := r.group("PostgreSQL: many callers, nodes and budgets, as ratios",
+		"With 64 callers. Nodes, PostgreSQL and the callers share the cores.")
+	ratios.ratio("1 node and 1 budget / "+pgbenchOne, hot, rate(pgbenchOne, storeCallers), atLeast(hotBudget))
+	ratios.ratio("3 nodes / 1 node, 1 budget", rate(others[1], storeCallers), hot, atLeast(nodesBudget))
+	ratios.ratio("64 budgets / 1 budget, 1 node", rate(others[0], storeCallers), hot, atLeast(budgetsBudget))
+	ratios.ratio("64 budgets / 1 budget, 3 nodes", rate(others[2], storeCallers), rate(others[1], storeCallers), nil)
+}
