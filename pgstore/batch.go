@@ -214,7 +214,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 }
 
 // gather asks the first questions, also those of operations that were queued while the locks were waited
-// for. These join, so that fewer batches share the work, if nobody holds the other locks that they need: a
+// for. These join, so that fewer batches share the work, if no other batch has the further locks that they need: a
 // batch that has locks must not wait for more.
 func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 	var more []string
