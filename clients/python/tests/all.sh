@@ -17,7 +17,8 @@ part() {
 scenarios=tests/test_scenarios.py hostile=tests/test_hostile.py
 part $scenarios -k RealHttpx & parts=$!
 part $scenarios -k RealAsync & parts="$parts $!"
-part $scenarios -k "not RealHttpx and not RealAsync" & parts="$parts $!"
+part $scenarios -k "RealUrllib3 or RealAiohttp" & parts="$parts $!"
+part $scenarios -k "RealTrio or RealRequests" & parts="$parts $!"
 part $hostile & parts="$parts $!"
 part tests --ignore=$scenarios --ignore=$hostile & parts="$parts $!"
 failed=0

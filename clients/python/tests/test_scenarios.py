@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import requests
+import urllib3
 
 import purserpay
 import purserpay.httpx
@@ -16,7 +17,16 @@ import purserpay.requests
 from purserpay import _flow, _payers
 
 from . import sandbox
-from .clients import AsyncHttpxClient, Buy, Client, HttpxClient, RequestsClient, TrioHttpxClient
+from .clients import (
+    AiohttpClient,
+    AsyncHttpxClient,
+    Buy,
+    Client,
+    HttpxClient,
+    RequestsClient,
+    TrioHttpxClient,
+    Urllib3Client,
+)
 from .world import vectors
 
 OPTIONS = {"bodyLimit": "body_limit", "maxAmount": "max_amount", "settlement": "settlement", "resends": "resends"}
@@ -66,11 +76,27 @@ class RealRequests(RequestsClient):
         self.session.trust_env = False
 
 
+class RealUrllib3(Urllib3Client):
+    def __init__(self, given: purserpay.Options) -> None:
+        # By itself it repeats what was lost, three times, with the same payment.
+        never = urllib3.Retry(total=None, connect=0, read=0, redirect=5)
+        self.manager = purserpay.urllib3.PoolManager(given, retries=never)
+        self.payer = self.manager._purser
+
+
+class RealAiohttp(AiohttpClient):
+    def __init__(self, given: purserpay.Options) -> None:
+        self.paying = purserpay.aiohttp.PurserMiddleware(given)
+
+    async def _sent(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
 def scenarios() -> list[Any]:
     return [pytest.param(one, id=one["name"]) for one in vectors("scenarios.json")["scenarios"]]
 
 
-@pytest.mark.parametrize("kind", [RealHttpx, RealAsync, RealTrio, RealRequests])
+@pytest.mark.parametrize("kind", [RealHttpx, RealAsync, RealTrio, RealRequests, RealUrllib3, RealAiohttp])
 @pytest.mark.parametrize("scenario", scenarios())
 def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> None:
     fault = scenario.get("fault", "")

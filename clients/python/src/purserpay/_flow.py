@@ -112,9 +112,12 @@ class Request:
         return urlunsplit((*urlsplit(self.plain_url)[:3], "", ""))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reply:
-    """An answer of the seller: names of headers in lower case, values as Latin-1, and the library's own object."""
+    """An answer of the seller: names of headers in lower case, values as Latin-1, and the library's own object.
+
+    A library whose answers cannot be made unread again puts another object there.
+    """
 
     status: int
     headers: Mapping[str, str] = field(repr=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._errors import PurserError
@@ -18,10 +19,9 @@ __all__ = ["Span"]
 @cache
 def _trace() -> Any:
     try:
-        from opentelemetry import trace
+        return import_module("opentelemetry.trace")
     except ImportError:
         return None
-    return trace
 
 
 class Span:

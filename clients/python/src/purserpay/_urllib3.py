@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import urllib3
 
 from . import _bodies as bodies
+from ._calls import MAX_ANSWER, Answer, CallError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["decoded", "hold", "made", "peek"]
+    from ._calls import Call
+
+__all__ = ["Caller", "decoded", "hold", "made", "one_shot", "peek"]
 
 
 async def peek(raw: Any) -> tuple[Any, bytes | None]:
@@ -36,7 +40,7 @@ async def hold(raw: Any) -> urllib3.HTTPResponse:
         raw.release_conn()
     headers = urllib3.HTTPHeaderDict(raw.headers)
     encoding = headers.pop("content-encoding", None)
-    headers.discard("content-length")  # of a body that was cut, or is decoded now
+    headers.pop("content-length", None)  # of a body that was cut, or is decoded now
     return made(raw.status, headers, decoded(encoding, text, bodies.MAX_HELD)[: bodies.MAX_HELD], raw.reason)
 
 
@@ -54,6 +58,18 @@ def decoded(encoding: str | None, raw: bytes, limit: int) -> bytes:
         return bodies.bounded(scratch.stream(bodies.SLICE, decode_content=True), limit)
     except urllib3.exceptions.HTTPError:
         return raw
+
+
+def one_shot(body: Any) -> Iterator[bytes]:
+    """What a one-shot body consists of, as http.client would send it."""
+    if hasattr(body, "read"):
+        parts: Iterable[Any] = iter(lambda: body.read(1 << 16), None)
+    else:
+        parts = body
+    for part in parts:
+        if not part and hasattr(body, "read"):
+            return
+        yield part.encode("utf-8") if isinstance(part, str) else bytes(part)
 
 
 def _chunks(raw: Any) -> Iterator[bytes]:
@@ -79,7 +95,9 @@ def _unread(raw: Any, chunks: Iterable[bytes]) -> urllib3.HTTPResponse:
         reason=raw.reason,
         preload_content=False,
         original_response=raw._original_response,  # noqa: SLF001 — where sessions of requests find cookies
+        retries=raw.retries,
         request_method=getattr(raw, "_request_method", None),
+        request_url=getattr(raw, "_request_url", None),
     )
 
 
@@ -111,3 +129,43 @@ class _Stream(io.RawIOBase):
             super().close()
             self._response.close()
             self._response.release_conn()
+
+
+class Caller:
+    """Calls to purser with urllib3, which looks at nothing of the environment."""
+
+    def __init__(self) -> None:
+        self._manager = urllib3.PoolManager(maxsize=100)
+
+    async def __call__(self, call: Call) -> Answer:
+        until = time.monotonic() + call.timeout
+        try:
+            response = self._manager.urlopen(
+                call.method,
+                call.url,
+                redirect=False,
+                body=call.body or None,
+                headers=dict(call.headers),
+                retries=False,
+                timeout=call.timeout,
+                preload_content=False,
+            )
+            try:
+                data = bytearray()
+                for chunk in _chunks(response):
+                    data += chunk
+                    if len(data) > MAX_ANSWER:
+                        raise CallError(f"its answer is larger than {MAX_ANSWER} bytes")
+                    if time.monotonic() > until:
+                        raise CallError(f"no whole answer within {call.timeout:g} s")
+            finally:
+                response.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            unconnected = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+            connected = not isinstance(error, (*unconnected, urllib3.exceptions.LocationValueError))
+            raise CallError(f"{type(error).__name__}: {error}", reached=connected) from error
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, headers, bytes(data))
+
+    async def close(self) -> None:
+        self._manager.clear()

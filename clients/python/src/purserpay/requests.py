@@ -22,11 +22,11 @@ from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
 from ._receipts import CLOSE_WITHIN
-from ._urllib3 import decoded, hold, made, peek
+from ._urllib3 import decoded, hold, made, one_shot, peek
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ._errors import UnclearError
     from ._memory import Identity
@@ -115,7 +115,7 @@ class PurserAdapter(BaseAdapter):
         limit = self._payer.options.body_limit
         if limit == 0:
             return None, request
-        chunks = _chunks(body)
+        chunks = one_shot(body)
         start, whole = ran(bodies.read_start(bodies.following(chunks), limit))
         copy = request.copy()
         if whole and not hasattr(body, "tell"):  # requests itself rewinds what can tell where it is
@@ -216,18 +216,6 @@ class _Wire:
 
     async def discard(self, reply: flow.Reply) -> None:
         reply.native.close()
-
-
-def _chunks(body: Any) -> Iterator[bytes]:
-    """What a one-shot body consists of, as http.client would send it."""
-    if hasattr(body, "read"):
-        parts: Iterable[Any] = iter(lambda: body.read(1 << 16), None)
-    else:
-        parts = body
-    for part in parts:
-        if not part and hasattr(body, "read"):
-            return
-        yield part.encode("utf-8") if isinstance(part, str) else bytes(part)
 
 
 def _described(request: requests.PreparedRequest, body: Iterable[bytes] | None) -> flow.Request:
