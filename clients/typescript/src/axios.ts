@@ -1,8 +1,9 @@
 // The same for axios, which is known here by its form only: it is no dependency.
-import { bytesOf, keep } from "./body.js";
+import { digestOf, keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { isPurserError, learn } from "./errors.js";
 import { ownKey } from "./fetch.js";
+import { discard } from "./http.js";
 import { bareUrl, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent } from "./purchase.js";
 
@@ -80,8 +81,7 @@ class Call {
   readonly #signal: AbortSignal | undefined;
   readonly #method: string;
   readonly #url: URL;
-  #data: unknown;
-  #streamed = false;
+  readonly #kept: { first?: unknown; again: (() => unknown) | undefined };
 
   constructor(
     private readonly payer: Payer,
@@ -91,7 +91,7 @@ class Call {
     this.#signal = signalOf(config);
     this.#method = (config.method ?? "get").toUpperCase();
     this.#url = new URL(bare.getUri(config), (globalThis as { location?: { href?: string } }).location?.href);
-    this.#data = config.data;
+    this.#kept = { again: () => config.data };
   }
 
   async run(outer: Config): Promise<AxiosAnswer> {
@@ -119,12 +119,12 @@ class Call {
     let answer = await this.#exchange({});
     if (!asksForMoney(answer)) return answer;
     let url = finalUrl(answer);
-    if (url === undefined) {
+    if (url === undefined && this.#kept.again) {
       // It does not tell whether it was redirected: a request that follows nothing does.
       answer = await this.#exchange(this.#notFollowing());
       if (!asksForMoney(answer)) return answer;
-      url = this.#url;
     }
+    url ??= this.#url;
     const challenge = await this.#challenge(answer, url);
     if (!challenge) return answer;
     const moved = bareUrl(url) !== bareUrl(this.#url);
@@ -137,10 +137,10 @@ class Call {
       signal: this.#signal,
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
       blocked: this.#blocked(moved),
-      body: () => bytesOf(bodyOf(this.#data)),
+      digest: () => digestOf(bodyOf(this.#kept.again?.())),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
       discardRefused: () => {
-        discard(answer);
+        discard(answer.data);
       },
     });
   }
@@ -157,15 +157,22 @@ class Call {
   async #keepBody(): Promise<void> {
     const given = this.config.data;
     if (given === undefined || given === null) return;
-    const { body, streamed } = await keep(given, this.payer.settings.bodyLimit, this.#signal);
-    this.#streamed = streamed;
-    if (body instanceof Uint8Array) this.#data = body.buffer; // the form that all adapters take; it is a copy of its own
-    else if (body !== given && streamed) this.#data = streamLike(given, body);
-    else this.#data = body;
+    const { body, again } = await keep(given, this.payer.settings.bodyLimit, this.#signal);
+    // The form of bytes that all adapters take; it is a copy of its own.
+    const bytes = body instanceof Uint8Array ? body.buffer : undefined;
+    this.#kept.first = bytes ?? body;
+    this.#kept.again = bytes ? () => bytes : again;
+  }
+
+  /** The body of the next request. */
+  #body(): unknown {
+    const { first, again } = this.#kept;
+    this.#kept.first = undefined;
+    return first ?? again?.();
   }
 
   #blocked(moved: boolean): string | undefined {
-    if (this.#streamed) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
+    if (!this.#kept.again) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
     if (moved && this.#method !== "GET" && this.#method !== "HEAD") {
       return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
     }
@@ -192,7 +199,7 @@ class Call {
       header,
       challenge: () => challengeOf(answer, this.payer.settings.challengeHeaders).catch(() => undefined),
       discard: () => {
-        discard(answer);
+        discard(answer.data);
       },
     };
     if (!follow) return sent;
@@ -203,7 +210,7 @@ class Call {
   }
 
   async #follow(answer: AxiosAnswer, to: URL, signal: AbortSignal): Promise<Sent<AxiosAnswer>> {
-    discard(answer);
+    discard(answer.data);
     const { status } = answer;
     const becomesGet =
       status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
@@ -240,7 +247,7 @@ class Call {
 
   /** Sends once. Any answer is a result; what validateStatus makes of it is kept for the end. */
   async #exchange(changes: Config): Promise<AxiosAnswer> {
-    const config: Config = { ...this.config, data: this.#data, ...changes };
+    const config: Config = { ...this.config, ...("data" in changes ? {} : { data: this.#body() }), ...changes };
     config["transformRequest"] = [same];
     config["transformResponse"] = [same];
     try {
@@ -289,13 +296,6 @@ function finalUrl(answer: AxiosAnswer): URL | undefined {
   return url;
 }
 
-function discard(answer: AxiosAnswer): void {
-  const data = answer.data as { destroy?: unknown; cancel?: unknown } | null | undefined;
-  if (typeof data !== "object" || data === null) return;
-  if (typeof data.destroy === "function") (data as { destroy(): void }).destroy();
-  else if (data instanceof ReadableStream) data.cancel().catch(() => undefined);
-}
-
 function readerOf(headers: unknown): HeaderReader {
   const all = plain(headers);
   return (name) => {
@@ -311,18 +311,10 @@ function plain(from: unknown): Record<string, unknown> {
   return { ...from };
 }
 
-/** The body in a form that fetch takes, to recognize it. */
+/** The body as it is recognized: an object that no transform has made a text of is one here. */
 function bodyOf(data: unknown): RequestInit["body"] {
-  if (data === undefined || data === null || typeof data === "string") return data;
-  if (data instanceof ArrayBuffer || data instanceof Blob || data instanceof FormData) return data;
-  return JSON.stringify(data);
-}
-
-/** A stream of the kind that was given. */
-function streamLike(given: unknown, body: unknown): unknown {
-  const kind = given as { pipe?: unknown; constructor?: { from?: unknown } };
-  if (typeof kind.pipe !== "function" || typeof kind.constructor?.from !== "function") return body;
-  return (kind.constructor as { from(source: unknown): unknown }).from(body);
+  const plain = typeof data === "object" && data !== null && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(data) as object | null);
+  return plain ? JSON.stringify(data) : (data as RequestInit["body"]);
 }
 
 /** One signal for axios' two ways of giving up. */

@@ -1,55 +1,68 @@
 // Request bodies that have to be sent a second time (BEHAVIOUR.md §5).
 import { Gathering } from "./bytes.js";
+import { Digest } from "./digest.js";
 import { orAborted } from "./time.js";
 
-/** A body for the first request, and what is known for a second one. */
+type Body = RequestInit["body"];
+
+/** A body for the first request, and the way to one for a second. */
 export interface Kept {
-  /** For the first request, and for the second if it is not blocked. */
-  readonly body: RequestInit["body"];
-  /** The body is a stream that was not read to its end. */
-  readonly streamed: boolean;
+  /** For the first request. */
+  readonly body: Body;
+  /** Makes it once more; undefined when it is a stream that is gone after the first request. */
+  readonly again: (() => Body) | undefined;
 }
 
-/** Prepares a body: one-shot ones are read up to the limit, others are copied where the program could change them. */
+/**
+ * Prepares a body: one-shot ones are read up to the limit, others are copied where the program could change them. Files
+ * that Node streams from a path are opened again instead.
+ */
 export async function keep(body: unknown, limit: number, signal: AbortSignal | undefined): Promise<Kept> {
-  if (body instanceof URLSearchParams) return kept(new URLSearchParams(body));
-  if (body instanceof ArrayBuffer) return kept(body.slice(0));
-  if (ArrayBuffer.isView(body)) return kept(new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice());
-  if (body instanceof FormData) {
-    const copy = new FormData();
-    body.forEach((value, name) => {
-      copy.append(name, value);
-    });
-    return kept(copy);
-  }
-  if (!isOneShot(body)) return { body: body as RequestInit["body"], streamed: isOldStream(body) };
-  if (limit === 0) return { body: body as RequestInit["body"], streamed: true };
-  const source = body instanceof ReadableStream ? fromStream(body) : body[Symbol.asyncIterator]();
-  return read(source, limit, signal);
+  if (isOldStream(body)) {
+    const file = fileOf(body);
+    if (file) return { body: body as unknown as Body, again: file };
+  } else if (body instanceof ArrayBuffer) return kept(body.slice(0));
+  else if (ArrayBuffer.isView(body)) return kept(new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice());
+  else if (isParams(body)) return kept(new URLSearchParams(body.toString()));
+  else if (isForm(body)) return kept(copied(body));
+  if (!isOneShot(body)) return isOldStream(body) ? { body: body as unknown as Body, again: undefined } : kept(body as Body);
+  if (limit === 0) return { body: body as Body, again: undefined };
+  return read(body, limit, signal);
 }
 
-const kept = (body: RequestInit["body"]): Kept => ({ body, streamed: false });
+const kept = (body: Body): Kept => ({ body, again: () => body });
 
-/** The bytes by which a request is recognized when the program repeats it; undefined when they cannot be had. */
-export async function bytesOf(body: RequestInit["body"], limit = 16 << 20): Promise<Uint8Array | undefined> {
-  if (body === null || body === undefined) return new Uint8Array();
-  if (body instanceof Blob) return body.size > limit ? undefined : new Uint8Array(await body.arrayBuffer());
-  if (body instanceof FormData) {
-    const all = new Gathering();
-    for (const [name, value] of entries(body)) {
-      const content = typeof value === "string" ? new TextEncoder().encode(value) : await bytesOf(value, limit);
-      if (!content || all.length + content.length > limit) return undefined;
-      const kind = typeof value === "string" ? ["", ""] : [value.name, value.type];
-      const head = new TextEncoder().encode(JSON.stringify([name, ...kind, content.length]));
-      all.add(head);
-      all.add(content);
+/** What a request is recognized by when the program repeats it: a digest, because bodies may be large. */
+export async function digestOf(body: Body): Promise<string> {
+  const digest = new Digest();
+  await feed(digest, body);
+  return digest.hex();
+}
+
+async function feed(digest: Digest, body: unknown): Promise<void> {
+  if (body === null || body === undefined) return;
+  if (body instanceof ArrayBuffer) digest.add(new Uint8Array(body));
+  else if (ArrayBuffer.isView(body)) digest.add(new Uint8Array(body.buffer, body.byteOffset, body.byteLength));
+  else if (isForm(body) && !isOldStream(body)) {
+    for (const [name, value] of entriesOf(body)) {
+      const content = typeof value === "string" ? new TextEncoder().encode(value) : value;
+      const about = content instanceof Uint8Array ? ["", "", content.length] : [content.name, content.type, content.size];
+      digest.add(new TextEncoder().encode(JSON.stringify([name, ...about])));
+      await feed(digest, content);
     }
-    return all.all();
-  }
-  return new Uint8Array(await new Response(body).arrayBuffer()); // text and bytes: a copy
+  } else if (isBlob(body) || isOneShot(body)) {
+    const pieces = piecesOf(isBlob(body) ? body.stream() : body);
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) digest.add(chunk(next.value));
+  } else digest.add(new TextEncoder().encode(typeof body === "string" ? body : (body as URLSearchParams).toString()));
 }
 
-function entries(form: FormData): [string, FormDataEntryValue][] {
+// By their form: a program may have classes of these names from packages, beside the runtime's own.
+const kind = (body: unknown) => Object.prototype.toString.call(body).slice(8, -1);
+const isBlob = (body: unknown): body is Blob => kind(body) === "Blob" || kind(body) === "File";
+const isForm = (body: unknown): body is FormData => kind(body) === "FormData";
+const isParams = (body: unknown): body is URLSearchParams => kind(body) === "URLSearchParams";
+
+function entriesOf(form: FormData): [string, FormDataEntryValue][] {
   const all: [string, FormDataEntryValue][] = [];
   form.forEach((value, name) => {
     all.push([name, value]);
@@ -57,22 +70,45 @@ function entries(form: FormData): [string, FormDataEntryValue][] {
   return all;
 }
 
-/** A stream of Node's first kind, which gives its content away once, and not to us. */
-function isOldStream(body: unknown): boolean {
+function copied(form: FormData): FormData {
+  const copy = new (form.constructor as new () => FormData)();
+  for (const [name, value] of entriesOf(form)) copy.append(name, value);
+  return copy;
+}
+
+interface OldStream {
+  pipe: unknown;
+  path?: unknown;
+  bytesRead?: unknown;
+  start?: unknown;
+  end?: unknown;
+}
+
+/** A stream of Node's own kind. */
+function isOldStream(body: unknown): body is OldStream {
   return typeof body === "object" && body !== null && "pipe" in body && typeof body.pipe === "function";
 }
 
-function isOneShot(body: unknown): body is AsyncIterable<unknown> | ReadableStream {
-  if (typeof body !== "object" || body === null || body instanceof Blob) return false;
+/** What opens the file of an `fs.createReadStream` again; undefined for other streams, and for a file that was begun. */
+function fileOf(stream: OldStream): (() => Body) | undefined {
+  const { path, start, end, bytesRead, constructor } = stream;
+  if (typeof path !== "string" || bytesRead !== 0 || constructor.name !== "ReadStream") return undefined;
+  return () => new (constructor as new (path: string, o: object) => unknown)(path, { start, end }) as Body;
+}
+
+/** Whether a body gives its content away once. */
+export function isOneShot(body: unknown): body is AsyncIterable<unknown> | ReadableStream {
+  if (typeof body !== "object" || body === null || isBlob(body)) return false;
   if (body instanceof ReadableStream) return true;
   return Symbol.asyncIterator in body && typeof body[Symbol.asyncIterator] === "function";
 }
 
-function fromStream(stream: ReadableStream<unknown>): AsyncIterator<unknown, unknown> {
+/** The pieces of a stream of either kind. Its end may also be called for while a read is waiting. */
+export function piecesOf(stream: AsyncIterable<unknown> | ReadableStream): AsyncIterator<unknown, unknown> {
+  if (!("getReader" in stream)) return stream[Symbol.asyncIterator]();
   const reader = stream.getReader();
   return {
     next: () => reader.read(),
-    // Also while a read is waiting, which a generator would wait for.
     return: async () => {
       await reader.cancel();
       return { done: true, value: undefined };
@@ -80,7 +116,8 @@ function fromStream(stream: ReadableStream<unknown>): AsyncIterator<unknown, unk
   };
 }
 
-async function read(source: AsyncIterator<unknown>, limit: number, signal: AbortSignal | undefined): Promise<Kept> {
+async function read(body: AsyncIterable<unknown> | ReadableStream, limit: number, signal: AbortSignal | undefined): Promise<Kept> {
+  const source = piecesOf(body);
   const start = new Gathering();
   const stop = () => void Promise.resolve(source.return?.()).catch(() => undefined);
   while (start.length <= limit) {
@@ -105,7 +142,13 @@ async function read(source: AsyncIterator<unknown>, limit: number, signal: Abort
     },
     cancel: stop,
   });
-  return { body: stream, streamed: true };
+  return { body: likewise(body, stream), again: undefined };
+}
+
+/** A stream of the kind that was given: node-fetch and axios take no other. */
+function likewise(given: object, stream: ReadableStream): Body {
+  const { from } = given.constructor as { from?: (source: unknown) => unknown };
+  return (isOldStream(given) && typeof from === "function" ? from.call(given.constructor, stream) : stream) as Body;
 }
 
 function chunk(value: unknown): Uint8Array {

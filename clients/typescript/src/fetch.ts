@@ -1,5 +1,5 @@
 // A fetch that pays (BEHAVIOUR.md §1, §4, §5).
-import { bytesOf, keep } from "./body.js";
+import { digestOf, isOneShot, type Kept, keep } from "./body.js";
 import {
   bodyChallenge,
   carriesPayment,
@@ -11,7 +11,7 @@ import {
   objectStart,
 } from "./challenge.js";
 import { isPurserError, learn } from "./errors.js";
-import { readUpTo } from "./http.js";
+import { discard, readUpTo } from "./http.js";
 import { cap, type Fetch, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
 import { deadline } from "./time.js";
@@ -50,8 +50,7 @@ class Call {
   readonly #headers: Headers;
   readonly #method: string;
   readonly #signal: AbortSignal | undefined;
-  #body: RequestInit["body"] = undefined;
-  #streamed = false;
+  #kept: Kept | undefined;
 
   constructor(fetch: Fetch, payer: Payer, input: string | URL | Request, init: PayingInit) {
     this.#fetch = fetch;
@@ -73,9 +72,7 @@ class Call {
     if (carriesPayment((name) => this.#headers.get(name))) {
       return this.#fetch.call(undefined, this.#request ?? this.#url, this.#init);
     }
-    const replaced = await this.#keepBody();
-    const first = this.#request ? new Request(this.#request, replaced) : this.#url;
-    const response = await this.#fetch.call(undefined, first, this.#request ? undefined : { ...this.#init, ...replaced });
+    const response = await this.#first();
     if (response.status !== 402 || dealtWith((name) => response.headers.get(name))) return response;
     const url = new URL(response.url || this.#url, pageUrl());
     let challenge: Challenge | undefined;
@@ -96,33 +93,31 @@ class Call {
       idempotencyKey: this.#key,
       terms: this.#terms,
       blocked: this.#blocked(response),
-      body: () => bytesOf(this.#body),
+      digest: () => digestOf(this.#kept?.again?.()),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
-        discard(response);
+        discard(response.body);
       },
     });
   }
 
-  /** What is to be changed on the first request. */
-  async #keepBody(): Promise<RequestInit> {
-    const { settings } = this.#payer;
+  /** The request as the program made it, but with a body that may come again. */
+  async #first(): Promise<Response> {
     let given: unknown = this.#init.body;
     if (given === undefined && this.#request && this.#method !== "GET" && this.#method !== "HEAD") {
       // Some browsers do not show a request's body as a stream.
       given = "body" in this.#request ? this.#request.body : await (this.#request as Request).arrayBuffer();
     }
-    if (given === null || given === undefined) return this.#request ? this.#init : {};
-    const { body, streamed } = await keep(given, settings.bodyLimit, this.#signal);
-    this.#body = body;
-    this.#streamed = streamed;
-    const init: RequestInit & { duplex?: "half" } = { body: body ?? null };
-    if (streamed) init.duplex = "half";
-    return this.#request ? { ...this.#init, ...init } : init;
+    if (given !== null && given !== undefined) {
+      this.#kept = await keep(given, this.#payer.settings.bodyLimit, this.#signal);
+    }
+    const init = { ...this.#init, ...withBody(this.#kept?.body) };
+    if (!this.#request) return this.#fetch.call(undefined, this.#url, init);
+    return this.#fetch.call(undefined, ...this.#copy(this.#request, this.#url, init));
   }
 
   #blocked(response: Response): string | undefined {
-    if (this.#streamed) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
+    if (this.#kept && !this.#kept.again) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
     if (response.redirected && this.#method !== "GET" && this.#method !== "HEAD") {
       return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
     }
@@ -130,7 +125,7 @@ class Call {
   }
 
   async #sendPaid(url: URL, header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<Response>> {
-    const init: RequestInit = { ...this.#again(url, this.#method, this.#body), redirect: "manual", signal };
+    const init: RequestInit = { ...this.#again(url, this.#method, this.#kept?.again?.()), redirect: "manual", signal };
     const headers = init.headers as Headers;
     headers.set(header.name, header.value);
     const mode = this.#init.redirect ?? this.#request?.redirect ?? "follow";
@@ -145,7 +140,7 @@ class Call {
       header: (name) => response.headers.get(name),
       challenge: () => challengeOf(response, challengeHeaders).catch(() => undefined),
       discard: () => {
-        discard(response);
+        discard(response.body);
       },
     };
     if (mode === "manual") return sent;
@@ -157,11 +152,11 @@ class Call {
 
   /** Follows a redirect of the paid answer, without the payment. */
   async #follow(response: Response, to: URL, from: URL, signal: AbortSignal): Promise<Sent<Response>> {
-    discard(response);
+    discard(response.body);
     const { status } = response;
     const becomesGet =
       status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
-    const init = becomesGet ? this.#again(to, "GET", undefined) : this.#again(to, this.#method, this.#body);
+    const init = becomesGet ? this.#again(to, "GET", undefined) : this.#again(to, this.#method, this.#kept?.again?.());
     if (to.origin !== from.origin) strip(init.headers as Headers);
     const answer = await this.#submit(to, { ...init, redirect: "follow", signal });
     return this.#sent(answer, to, "manual", signal);
@@ -171,27 +166,35 @@ class Call {
   #again(url: URL, method: string, body: RequestInit["body"]): RequestInit {
     const headers = new Headers(this.#headers);
     if (url.origin !== new URL(this.#url, pageUrl()).origin) strip(headers);
-    if (body === undefined && this.#body !== undefined) {
+    if (body === undefined && this.#kept) {
       for (const name of ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"]) headers.delete(name);
     }
-    const init: RequestInit = { ...this.#init, method, headers };
-    delete init.body;
-    if (body !== undefined) init.body = body;
-    return init;
+    const { body: _, ...init } = this.#init;
+    return { ...init, method, headers, ...withBody(body) };
   }
 
   #submit(url: URL, init: RequestInit): Promise<Response> {
     if (!this.#request) return this.#fetch.call(undefined, url.href, init);
-    const r = this.#request;
-    const copied = url.href === r.url && (init.body !== undefined || !r.bodyUsed);
-    return this.#fetch.call(undefined, copied ? new Request(r, init) : new Request(url.href, { ...settingsOf(r), ...init }));
+    return this.#fetch.call(undefined, ...this.#copy(this.#request, url.href, init));
   }
+
+  /** What a Request that has been sent, or is still to be sent, is sent by. Its own body is not used. */
+  #copy(r: Request, url: string, init: RequestInit): [Request] | [string, RequestInit] {
+    // A Request of a package is taken apart: the runtime's own class makes nothing of it.
+    if (!(r instanceof Request)) return [url, { ...settingsOf(r), method: this.#method, headers: this.#headers, ...init }];
+    const whole = url === r.url && (init.body !== undefined || !r.bodyUsed);
+    return [whole ? new Request(r, init) : new Request(url, { ...settingsOf(r), ...init })];
+  }
+}
+
+function withBody(body: RequestInit["body"]): RequestInit & { duplex?: "half" } {
+  return body === undefined || body === null ? {} : isOneShot(body) ? { body, duplex: "half" } : { body };
 }
 
 /** What a request was made with, but for its method and body. */
 function settingsOf(r: Request): RequestInit {
   const init: RequestInit = {};
-  const members = ["cache", "credentials", "integrity", "keepalive", "mode", "referrer", "referrerPolicy"] as const;
+  const members = ["cache", "credentials", "integrity", "keepalive", "mode", "redirect", "referrer", "referrerPolicy", "signal"] as const;
   for (const name of members) {
     const value: unknown = r[name]; // edge runtimes lack some of them
     if (value !== undefined && value !== "" && value !== "navigate") Object.assign(init, { [name]: value });
@@ -209,11 +212,6 @@ async function challengeOf(response: Response, extra: readonly string[]): Promis
     .catch(() => ({ bytes: new Uint8Array(), complete: false })) // the program will see
     .finally(limit.clear);
   return complete ? bodyChallenge(bytes) : undefined;
-}
-
-/** An answer that nobody reads is cut, so that its connection is free. */
-function discard(response: Response): void {
-  if (!response.bodyUsed) response.body?.cancel().catch(() => undefined);
 }
 
 function strip(headers: Headers): void {

@@ -1,5 +1,6 @@
 // One exchange with purser. The API key leaves the program here and nowhere else.
 import { utf8 } from "./base64.js";
+import { piecesOf } from "./body.js";
 import { Gathering } from "./bytes.js";
 import { text, isObject } from "./challenge.js";
 import type { Fetch, PurserOptions } from "./options.js";
@@ -55,7 +56,7 @@ export class Connection {
     const response = await fetch(this.#base + q.path, init);
     const { status } = response;
     if (status < 200 || (status >= 300 && status < 400)) {
-      await response.body?.cancel();
+      discard(response.body);
       throw new Error("purser answered with a redirect");
     }
     const body = await readAll(response, maxAnswer);
@@ -87,30 +88,40 @@ async function readAll(response: Response, limit: number): Promise<Uint8Array> {
  * the signal does so as an error.
  */
 export async function readUpTo(
-  stream: ReadableStream<Uint8Array> | null,
+  stream: ReadableStream<Uint8Array> | AsyncIterable<unknown> | null,
   limit: number,
   more: (piece: Uint8Array) => boolean = () => true,
   signal?: AbortSignal,
 ): Promise<{ bytes: Uint8Array; complete: boolean }> {
   const gathering = new Gathering();
   if (!stream) return { bytes: gathering.all(), complete: true };
-  const reader = stream.getReader();
+  const pieces = piecesOf(stream);
   // Not waited for: a clone's other half has to be read first.
-  const stop = () => void reader.cancel().catch(() => undefined);
+  const stop = () => void Promise.resolve(pieces.return?.()).catch(() => undefined);
   for (;;) {
-    let next: ReadableStreamReadResult<Uint8Array>;
+    let next: IteratorResult<unknown>;
     try {
-      next = await (signal ? orAborted(reader.read(), signal) : reader.read());
+      next = await (signal ? orAborted(pieces.next(), signal) : pieces.next());
     } catch (error) {
       stop();
       throw error;
     }
     if (next.done) return { bytes: gathering.all(), complete: true };
-    gathering.add(next.value);
-    if (gathering.length > limit || !more(next.value)) {
+    const piece = next.value as Uint8Array;
+    gathering.add(piece);
+    if (gathering.length > limit || !more(piece)) {
       stop();
       return { bytes: gathering.all(), complete: false };
     }
+  }
+}
+
+/** Cuts an answer's body that is not needed, so that its connection is free. It may be a stream of Node's. */
+export function discard(body: unknown): void {
+  const stream = body as { locked?: unknown; cancel?: unknown; destroy?: unknown } | null | undefined;
+  if (typeof stream?.destroy === "function") (stream as { destroy(): void }).destroy();
+  else if (typeof stream?.cancel === "function" && stream.locked !== true) {
+    (stream as ReadableStream).cancel().catch(() => undefined);
   }
 }
 

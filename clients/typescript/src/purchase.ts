@@ -80,8 +80,8 @@ export interface Bill<R> {
   readonly terms?: Terms;
   /** Why the request cannot be sent again, if so. */
   readonly blocked: string | undefined;
-  /** The body's bytes, to recognize the request; undefined when they cannot be had. */
-  body(): Promise<Uint8Array | undefined>;
+  /** Recognizes the body. */
+  digest(): Promise<string>;
   /** Sends the request with a payment and follows no redirect. Heeds this signal only, also while the body is read. */
   send(header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<R>>;
   discardRefused(): void;
@@ -130,7 +130,7 @@ export class Payer {
       await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
       if (bill.terms?.dryRun) throw await this.#quoted(bill, agreed);
       // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
-      const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], body: await bill.body() };
+      const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], digest: await bill.digest() };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
@@ -218,7 +218,8 @@ class Purchase<R extends object> {
     try {
       this.#paid ??= await this.#obtain(signal);
       sent = await this.#deliver(this.#paid, signal);
-    } catch (error) {
+    } catch (thrown) {
+      const error = this.#said(thrown);
       let ended = false;
       let since: number | undefined;
       if (isPurserError(error)) {
@@ -239,6 +240,13 @@ class Purchase<R extends object> {
     this.#answered = sent.status < 400;
     this.#pause(this.#answered);
     return sent.answer;
+  }
+
+  /** Whatever fails behind a payment leaves as an error that tells of it: the program must not take it for unpaid. */
+  #said(thrown: unknown): unknown {
+    const moved = this.#sent || (this.#paid && this.payer.settings.settlement === "payer");
+    if (isPurserError(thrown) || !moved) return thrown;
+    return this.#unclear("The paid request failed.", { cause: thrown });
   }
 
   /** No send is under way any more; what has not ended is remembered for a repeat. */

@@ -1,7 +1,11 @@
 // purser's API as objects, and the memory of keys.
 import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { Readable } from "node:stream";
 import { describe, it } from "node:test";
 import { createClient } from "purserpay";
+import { digestOf } from "../dist/esm/body.js";
+import { Digest } from "../dist/esm/digest.js";
 import { Memory } from "../dist/esm/memory.js";
 import { apiKey, failure, json, seller, serve, fakePurser, quick } from "./fake.js";
 import { decodeBase64, encodeBase64 } from "../dist/esm/base64.js";
@@ -120,7 +124,7 @@ describe("client", () => {
 });
 
 describe("memory", () => {
-  const id = (url: string, body = "") => ({ method: "GET", urls: [url], body: Buffer.from(body) });
+  const id = (url: string, body = "") => ({ method: "GET", urls: [url], digest: body });
 
   it("gives each key once, the oldest first", () => {
     let now = 0;
@@ -162,19 +166,44 @@ describe("memory", () => {
     assert.equal(memory.take(id("a")), undefined);
   });
 
-  it("keeps 256 keys and 16 MiB", () => {
+  it("keeps 256 keys", () => {
     const memory = new Memory();
     for (let n = 0; n < 300; n++) memory.put(id(String(n)), String(n));
     assert.equal(memory.take(id("43")), undefined);
     assert.equal(memory.take(id("44"))?.key, "44");
-    const big = (n: number) => ({ method: "PUT", urls: [String(n)], body: new Uint8Array(9 << 20) });
-    memory.put(big(1), "1");
-    memory.put(big(2), "2");
-    assert.equal(memory.take(big(1)), undefined);
-    assert.equal(memory.take(big(2))?.key, "2");
-    memory.put({ ...id("x"), body: new Uint8Array(17 << 20) }, "x");
-    memory.put({ ...id("y"), body: undefined }, "y");
-    assert.equal(memory.take({ ...id("y"), body: undefined }), undefined);
+  });
+});
+
+describe("digests", () => {
+  it("are SHA-256, whatever the pieces", () => {
+    for (const length of [0, 1, 55, 56, 63, 64, 65, 119, 120, 1000, 70_000]) {
+      const bytes = randomBytes(length);
+      for (const cut of [0, 1, 63, 64, length]) {
+        const digest = new Digest();
+        digest.add(bytes.subarray(0, cut));
+        digest.add(bytes.subarray(cut));
+        assert.equal(digest.hex(), createHash("sha256").update(bytes).digest("hex"));
+      }
+    }
+  });
+
+  it("tell bodies of all kinds apart", async () => {
+    const form = (...entries: [string, string | Blob][]) => {
+      const made = new FormData();
+      for (const [name, value] of entries) made.append(name, value);
+      return made;
+    };
+    const file = (name: string) => new File(["x"], name, { type: "text/plain" });
+    const bodies = [
+      ...["", "a", "b", new Blob(["blob"]), new URLSearchParams({ a: "c" }), new Uint16Array([1, 2])],
+      ...[form(["a", "bc"]), form(["ab", "c"]), form(["a", "b"], ["c", ""]), form(["a", file("1")]), form(["a", file("2")])],
+    ];
+    const digests = await Promise.all(bodies.map((body) => digestOf(body)));
+    assert.equal(new Set(digests).size, bodies.length);
+    for (const same of [new Blob(["a"]), Buffer.from("a"), new TextEncoder().encode("a").buffer, Readable.from(["a"]), new Blob(["a"]).stream()]) {
+      assert.equal(await digestOf(same as RequestInit["body"]), digests[1]);
+    }
+    assert.equal(await digestOf(undefined), digests[0]);
   });
 });
 

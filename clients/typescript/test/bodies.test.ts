@@ -1,0 +1,162 @@
+// Bodies that are large, and clients whose classes are not the runtime's: none may cost a second payment.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { describe, it } from "node:test";
+import { Readable } from "node:stream";
+import { type Fetch, wrapFetch } from "purserpay";
+import { payWithAxios } from "purserpay/axios";
+import axios from "axios";
+import nodeFetch, { FormData as NodeForm, Request as NodeRequest } from "node-fetch";
+import * as undici from "undici";
+import { apiKey, challenge, challengeV1, cut, deliver, failure, fakePurser, json, paid, paymentsOf, quick, receipt, seller, serve } from "./fake.js";
+
+const clients = { "node-fetch": nodeFetch as unknown as Fetch, "fetch of undici": undici.fetch as unknown as Fetch };
+
+describe("large bodies", { concurrency: true }, () => {
+  const large = 17 << 20;
+  const bodies: Record<string, () => BodyInit> = {
+    bytes: () => new Uint8Array(large).fill(7),
+    text: () => "x".repeat(large),
+    blob: () => new Blob([new Uint8Array(large)]),
+    form: () => {
+      const form = new FormData();
+      form.append("file", new File([new Uint8Array(large)], "name"));
+      return form;
+    },
+  };
+  for (const [name, body] of Object.entries(bodies)) {
+    it(`a lost answer to 17 MiB of ${name} is not paid for again`, async (t) => {
+      let lost = true;
+      const purser = await fakePurser(t);
+      const shop = await seller(t, (req, res, text, n) => (lost ? cut(req, res, text, n) : res.end("goods")));
+      const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick, resends: 0 });
+      const error = await failure(fetch(shop.url, { method: "POST", body: body() }));
+      assert.equal(error.code, "unclear");
+      lost = false;
+      assert.equal((await fetch(shop.url, { method: "POST", body: body() })).status, 200);
+      assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+    });
+  }
+
+  it("a file that is streamed from a path is opened again, by fetch and by axios", async (t) => {
+    const dir = mkdtempSync(`${tmpdir()}/purser-file-`);
+    t.after(() => rmSync(dir, { recursive: true }));
+    const path = `${dir}/upload`;
+    const content = "0123456789".repeat(300_000);
+    writeFileSync(path, content);
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const options = { apiKey, baseUrl: purser.url, ...quick };
+    const fetch = wrapFetch(globalThis.fetch, options);
+    const stream = () => createReadStream(path, { start: 1 }) as unknown as ReadableStream;
+    const init = { method: "POST", body: stream(), duplex: "half" };
+    assert.equal((await fetch(shop.url, init)).status, 200);
+    const http = axios.create({ proxy: false });
+    payWithAxios(http, options);
+    for (const adapter of ["http", "fetch"] as const) assert.equal((await http.post(shop.url, stream(), { adapter })).status, 200);
+    assert(shop.got.length >= 6 && shop.got.every((g) => g.body === content.slice(1)));
+    assert.equal(purser.pays.length, 3);
+    const begun = createReadStream(path);
+    await once(begun, "readable");
+    begun.read(1);
+    assert.equal((await failure(fetch(shop.url, { ...init, body: begun as unknown as ReadableStream }))).code, "not-replayable");
+  });
+});
+
+describe("clients from packages", { concurrency: true }, () => {
+  for (const [name, client] of Object.entries(clients)) {
+    it(`${name} pays by header and by body, and survives a lost answer`, async (t) => {
+      const purser = await fakePurser(t);
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick });
+      const shop = await seller(t, (req, res, body, n) => (n === 1 ? cut(req, res, body, n) : deliver(req, res, body, n)));
+      const answer = await fetch(shop.url, { method: "POST", body: "text" });
+      assert.deepEqual(await answer.json(), { report: "sunny", body: "text" });
+      const old = await serve(t, (req, res) => {
+        if (paid(req)) return json(res, 200, {}, { "X-PAYMENT-RESPONSE": receipt });
+        return res.writeHead(402).end(challengeV1());
+      });
+      assert.equal((await fetch(old.url)).status, 200);
+      const other = await serve(t, (_req, res) => json(res, 402, { plan: "gold" }));
+      assert.deepEqual(await (await fetch(other.url)).json(), { plan: "gold" });
+      assert.equal(purser.pays.length, 2);
+      assert.equal(new Set(paymentsOf(shop)).size, 1);
+    });
+
+    it(`${name}: a redirect of a paid answer is followed`, async (t) => {
+      const purser = await fakePurser(t);
+      const end = await serve(t, (_req, res) => res.end("end"));
+      const shop = await seller(t, (_req, res) => res.writeHead(302, { Location: end.url }).end());
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick, settlement: "payer" });
+      assert.equal(await (await fetch(shop.url, { method: "POST", body: "x" })).text(), "end");
+      assert(!end.got.some(paid));
+    });
+
+    it(`${name}: a stream beyond the limit arrives whole, and is not paid for`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t);
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick, bodyLimit: 4 });
+      const body = Readable.from([Buffer.from("01234"), Buffer.from("56789")]) as unknown as ReadableStream;
+      const error = await failure(fetch(shop.url, { method: "POST", body, duplex: "half" } as RequestInit));
+      assert.equal(error.code, "not-replayable");
+      assert.equal(shop.got[0]?.body, "0123456789");
+      assert.equal(purser.pays.length, 0);
+    });
+  }
+
+  const requests: Record<string, [Fetch, (url: string, init: RequestInit) => Request]> = {
+    "node-fetch": [clients["node-fetch"], (url, init) => new NodeRequest(url, init as never) as unknown as Request],
+    undici: [clients["fetch of undici"], (url, init) => new undici.Request(url, init as never) as unknown as Request],
+    "undici, sent by the runtime's fetch": [fetch, (url, init) => new undici.Request(url, init as never) as unknown as Request],
+  };
+  for (const [name, [client, make]] of Object.entries(requests)) {
+    it(`Request of ${name} is paid for, and knows its settings`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t);
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick, settlement: "payer" });
+      const headers = { "X-Mine": "yes", "Content-Type": "text/x" };
+      assert.equal((await fetch(make(shop.url, { method: "PUT", headers, body: "text" }))).status, 200);
+      assert.equal((await fetch(make(shop.url, { headers }))).status, 200);
+      assert.deepEqual(
+        shop.got.map((g) => [g.method, g.body, g.headers["x-mine"], g.headers["content-type"]]),
+        [["PUT", "text"], ["PUT", "text"], ["GET", ""], ["GET", ""]].map((sent) => [...sent, "yes", "text/x"]),
+      );
+      assert.equal(purser.pays.length, 2);
+    });
+  }
+
+  for (const [name, client, Form] of [
+    ["node-fetch", clients["node-fetch"], NodeForm],
+    ["undici", clients["fetch of undici"], undici.FormData],
+  ] as const) {
+    it(`forms of ${name} are told apart, and arrive`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t, cut);
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick, resends: 0 });
+      for (const value of ["one", "two", "one"]) {
+        const form = new Form();
+        form.append("field", value);
+        const error = await failure(fetch(shop.url, { method: "POST", body: form as unknown as FormData }));
+        assert.equal(error.code, "unclear");
+        assert(shop.got.at(-1)?.body.includes(value));
+      }
+      assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 2);
+    });
+  }
+
+  it("whatever fails behind a payment is unclear", async (t) => {
+    const purser = await fakePurser(t);
+    let n = 0;
+    const broken: Fetch = () => {
+      if (++n === 1) return Promise.resolve(new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge() } }));
+      const answer = new Response("goods");
+      Object.defineProperty(answer.headers, "get", { value: () => assert.fail("broken") });
+      return Promise.resolve(answer);
+    };
+    const options = { apiKey, baseUrl: purser.url, ...quick };
+    const error = await failure(wrapFetch(broken, options)("https://x.example/"));
+    assert.equal(error.code, "unclear");
+    assert.match(String(error.cause), /broken/);
+  });
+});
