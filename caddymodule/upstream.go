@@ -148,7 +148,11 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 	}
 	defer t.leave()
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-	h.serve(w, r, h.Transport.exchange(r, vars, t, received(r)))
+	x := h.Transport.exchange(r, vars, t, received(r))
+	if x.call != nil { // there is one upstream, by whatever name and at whichever node its client asks for it
+		x.call.URL = nil
+	}
+	h.serve(w, r, x)
 	return nil
 }
 

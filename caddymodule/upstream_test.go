@@ -123,6 +123,36 @@ func TestUpstreamRequests(t *testing.T) {
 	}
 }
 
+// A client may reach the sidecar by several names, or several sidecars of one database. Its repeat of a request whose
+// answer was lost is the same purchase.
+func TestUpstreamRepeatByAnotherName(t *testing.T) {
+	v := newVendor(t)
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, n int) {
+		v.receipt(w, n)
+		w.Header().Set("Content-Length", "1000")
+		_ = http.NewResponseController(w).Flush()
+		hangUp(w)
+	})
+	s := newSite(t)
+	s.route = "purser_upstream {\nto " + v.URL + "\n}"
+	mustLoad(t, s.caddyfile())
+	resp, err := newClient(t).Do(newRequest(t, "GET", s.url()+"/x", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(resp.Body); err == nil {
+		t.Fatalf("a whole answer: %s", text)
+	}
+	_ = resp.Body.Close()
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { _, _ = io.WriteString(w, "all of it") })
+	r := newRequest(t, "GET", s.url()+"/x", nil)
+	r.Host = "localhost:8406"
+	again, body := do(t, r)
+	if first := resp.Header.Get(proxy.HeaderPayment); body != "all of it" || first == "" || again.Header.Get(proxy.HeaderPayment) != first {
+		t.Errorf("%s %v", body, again.Header)
+	}
+}
+
 // It is one API and no proxy.
 func TestUpstreamIsNoProxy(t *testing.T) {
 	v := newVendor(t)

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -211,11 +212,12 @@ func (w *world) audit(t *testing.T) hostile.Ledger {
 			t.Errorf("%s: %+v", hostile.RuleEnd, p)
 		}
 	}
-	per := chain.PerOrder()
+	per, wrong := chain.PerOrder(), map[string]bool{}
 	w.mu.Lock()
 	for o := range w.told {
 		if per[o] != 1 {
 			t.Errorf("an order that its customer got was paid for %d times: %d", per[o], o)
+			wrong[fmt.Sprint(o*hostile.PriceStep)] = true
 		}
 	}
 	w.mu.Unlock()
@@ -223,6 +225,7 @@ func (w *world) audit(t *testing.T) hostile.Ledger {
 		p.End(t)
 	}
 	store := w.open(t)
+	w.tell(t, store, wrong)
 	if err := errors.Join(store.Check(bounded(t)), store.Close()); err != nil {
 		t.Error(err)
 	}
@@ -241,6 +244,28 @@ func (w *world) open(t *testing.T) *pgstore.DB {
 		t.Fatal(err)
 	}
 	return store
+}
+
+// tell logs the payments of some amounts.
+func (w *world) tell(t *testing.T, store *pgstore.DB, amounts map[string]bool) {
+	t.Helper()
+	const page = 500
+	for q := (pay.LabelQuery{Limit: page}); len(amounts) > 0; {
+		list, err := store.AllPayments(bounded(t), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list {
+			if amounts[p.Terms.Amount.String()] {
+				row, err := json.Marshal(p)
+				t.Logf("%s %v", row, err)
+			}
+		}
+		if len(list) < page {
+			return
+		}
+		q.Before = list[page-1].ID
+	}
 }
 
 // journaled counts the payments that are open or settled, by amount.
