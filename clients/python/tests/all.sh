@@ -14,13 +14,14 @@ part() {
 	fi
 }
 
-scenarios=tests/test_scenarios.py hostile=tests/test_hostile.py
+scenarios=tests/test_scenarios.py hostile=tests/test_hostile.py frameworks=tests/test_frameworks.py
 part $scenarios -k RealHttpx & parts=$!
 part $scenarios -k RealAsync & parts="$parts $!"
 part $scenarios -k "RealUrllib3 or RealAiohttp" & parts="$parts $!"
 part $scenarios -k "RealTrio or RealRequests" & parts="$parts $!"
 part $hostile & parts="$parts $!"
-part tests --ignore=$scenarios --ignore=$hostile & parts="$parts $!"
+part $frameworks & parts="$parts $!"
+part tests --ignore=$scenarios --ignore=$hostile --ignore=$frameworks & parts="$parts $!"
 failed=0
 for one in $parts; do wait "$one" || failed=1; done
 [ $failed = 0 ] && coverage combine -q && coverage report --fail-under=95 --skip-covered

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ._amounts import usdc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ._models import Quote
 
@@ -40,6 +40,7 @@ __all__ = [
 
 # Where an answer that stands for an error has it.
 ERROR_MARK = "purser_error"
+_JSON_RPC = -32000  # the first number that JSON-RPC leaves to servers
 
 
 class PurserError(Exception):
@@ -303,11 +304,17 @@ def purser_error_of(error: object) -> PurserError | None:
     return next(_behind(error), None)
 
 
-def in_place_of(error: PurserError) -> tuple[dict[str, str], bytes]:
-    """Make headers and body of the 402 that stands for an error. SDKs repeat what is raised, and not this."""
-    said = {"message": str(error), "type": "purser_error", "code": error.code, "param": None}
+def in_place_of(error: PurserError, asked: Iterable[str]) -> tuple[dict[str, str], bytes]:
+    """Make headers and body of the 402 that stands for an error. SDKs repeat what is raised, and not this.
+
+    ``asked`` are the names of the request's headers: MCP's SDK shows only errors of JSON-RPC.
+    """
+    about = {"type": "purser_error", "code": error.code}
+    said: dict[str, Any] = {"error": {"message": str(error), **about, "param": None}}
+    if any(name.lower() == "mcp-protocol-version" for name in asked):
+        said = {"jsonrpc": "2.0", "id": None, "error": {"code": _JSON_RPC, "message": str(error), "data": about}}
     headers = {"Content-Type": "application/json", "Purser-Error": error.code, "x-should-retry": "false"}
-    return headers, json.dumps({"error": said}).encode()
+    return headers, json.dumps(said).encode()
 
 
 def _behind(error: object) -> Iterator[PurserError]:

@@ -94,7 +94,7 @@ class Transport:
         except PurserError as error:
             if not options.return_402:
                 raise
-            headers, said = in_place_of(error)
+            headers, said = in_place_of(error, request.headers)
             return self.library.Response(402, headers=headers, content=said, extensions={ERROR_MARK: error})
 
     async def _body(self, request: Any) -> Iterable[bytes] | None:

@@ -106,7 +106,7 @@ class PurserMiddleware:
         except PurserError as error:
             if not self._payer.options.return_402:
                 raise
-            return _in_place_of(error, response)
+            return _in_place_of(error, request, response)
 
     async def _prepare(self, request: ClientRequest) -> bool:
         """Make a body one that can be sent again. Tells whether it is."""
@@ -237,9 +237,9 @@ def _reply(response: ClientResponse) -> flow.Reply:
     return flow.Reply(response.status, headers, response)
 
 
-def _in_place_of(error: PurserError, response: Any) -> ClientResponse:
+def _in_place_of(error: PurserError, request: ClientRequest, response: Any) -> ClientResponse:
     """Make the seller's 402 an answer with an error that the program does not want raised."""
-    headers, body = in_place_of(error)
+    headers, body = in_place_of(error, request.headers)
     response._headers = CIMultiDictProxy(CIMultiDict(headers))  # noqa: SLF001
     response._body, response._cache, response._released = body, {}, False  # noqa: SLF001
     setattr(response, ERROR_MARK, error)

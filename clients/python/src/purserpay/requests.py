@@ -247,7 +247,7 @@ def _in_place_of(error: PurserError, request: requests.PreparedRequest, options:
     """Answer with an error that the program does not want raised."""
     if not options.return_402:
         raise error
-    headers, body = in_place_of(error)
+    headers, body = in_place_of(error, request.headers)
     response = HTTPAdapter().build_response(request, made(402, headers, body, "Payment Required"))
     setattr(response, ERROR_MARK, error)
     return response

@@ -158,7 +158,7 @@ class _Pool:
         except PurserError as error:
             if not self._payer.options.return_402:
                 raise
-            said, text = in_place_of(error)
+            said, text = in_place_of(error, wire.headers)
             answer = made(402, said, text, "Payment Required")
             setattr(answer, ERROR_MARK, error)
             return answer
@@ -202,7 +202,7 @@ class _Wire:
         self._method = method
         self._url = url
         self._body = body
-        self._headers = headers
+        self.headers = headers
         self._again = again
         self._more = more
 
@@ -213,13 +213,13 @@ class _Wire:
 
     def described(self, asked: Identity | None) -> flow.Request:
         """Describe the request for a flow."""
-        key = flow.usable_key(self._headers.get("idempotency-key")) or given_key()
-        kind = self._headers.get("content-type")
+        key = flow.usable_key(self.headers.get("idempotency-key")) or given_key()
+        kind = self.headers.get("content-type")
         digest = None if self._again is None else bodies.digest(self._again, kind)
         return flow.Request(self._method, self._address, digest, bodies.size(self._again), key, asked)
 
     async def send(self, step: flow.Send) -> flow.Reply:
-        headers = self._headers.copy()
+        headers = self.headers.copy()
         headers[step.name] = step.value
         if isinstance(self._again, bodies.File):
             self._again.rewind()
