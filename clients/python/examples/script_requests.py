@@ -2,6 +2,8 @@
 
 import os
 
+import requests
+
 import purserpay
 import purserpay.requests
 
@@ -11,7 +13,7 @@ with purserpay.requests.Session(options) as session:
         answer = session.post(os.environ["SELLER"] + "/echo", data="hello")
     except (purserpay.UnclearError, purserpay.RejectedError) as error:
         # Money may have moved. The same payment once more, never a new one:
-        answer = error.resume()
+        answer = error.resume(requests.Response)
     except purserpay.PurserError as error:
         raise SystemExit(f"nothing was paid: {error}") from error
     print(answer.text, purserpay.payment_of(answer))

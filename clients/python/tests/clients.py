@@ -199,7 +199,7 @@ class HttpxClient(Client):
 
     def resume(self, error: purserpay.PurserError) -> Got:
         assert isinstance(error, purserpay.ResumableError)
-        response = error.resume()
+        response: Any = error.resume()
         return _got(response, response.content)
 
     @property
@@ -243,7 +243,7 @@ class AsyncHttpxClient(Client):
         assert isinstance(error, purserpay.ResumableError)
 
         async def go() -> Got:
-            response = await error.resume()
+            response: Any = await error.aresume()
             return _got(response, response.content)
 
         return anyio.run(go, backend=self.backend)
@@ -335,7 +335,7 @@ class RequestsClient(Client):
 
     def resume(self, error: purserpay.PurserError) -> Got:
         assert isinstance(error, purserpay.ResumableError)
-        response = error.resume()
+        response: Any = error.resume()
         return _got(response, response.content)
 
     @property
@@ -487,7 +487,7 @@ class AiohttpClient(Client):
         assert isinstance(error, purserpay.ResumableError)
 
         async def go() -> Got:
-            return await self._got(await error.resume())
+            return await self._got(await error.aresume(aiohttp.ClientResponse))
 
         return anyio.run(go)
 

@@ -403,7 +403,7 @@ def test_cancelled_while_the_payer_settles() -> None:
             unclear = purserpay.unclear_of(caught.value)
             assert unclear is not None
             api.holds = lambda _: False
-            assert (await unclear.resume()).content == b"goods"
+            assert (await unclear.aresume(httpx.Response)).content == b"goods"
 
     asyncio.run(go())
 
@@ -422,7 +422,7 @@ def test_cancelled_after_the_payment(backend: str) -> None:
             (unclear,) = transport.unclear
             assert unclear.payment_id == "019aa000-0000-7000-8000-000000000001"
             shop.holds = lambda _: False
-            assert (await unclear.resume()).content == b"goods"
+            assert (await unclear.aresume(httpx.Response)).content == b"goods"
 
     anyio.run(go, backend=backend)
     assert len(set(seller.payments)) == 1
@@ -544,7 +544,7 @@ def test_resume_after_close() -> None:
     with session, pytest.raises(purserpay.RejectedError) as caught:
         session.get(URL)
     seller._paid = [Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods")]
-    assert caught.value.resume().content == b"goods"
+    assert caught.value.resume(requests.Response).content == b"goods"
 
 
 # Many at once.
@@ -600,7 +600,7 @@ def test_one_resume_at_a_time() -> None:
             session.get(URL)
         seller._paid = [Says(200, [], b"goods")]
         got: list[bytes] = []
-        thread = threading.Thread(target=lambda: got.append(caught.value.resume().content))
+        thread = threading.Thread(target=lambda: got.append(caught.value.resume(requests.Response).content))
         thread.start()
         assert inside.wait(30)
         with pytest.raises(RuntimeError, match="being resumed"):

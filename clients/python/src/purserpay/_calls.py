@@ -139,7 +139,10 @@ def refusal(answer: Answer) -> PurserError:
             message,
             rule=_text(data, "rule"),
             facilitator=facilitator if isinstance(facilitator, dict) else None,
-            **{name: _text(data, name) for name in ("price", "limit", "left", "resets")},
+            price=_text(data, "price"),
+            limit=_text(data, "limit"),
+            left=_text(data, "left"),
+            resets=_text(data, "resets"),
             **more,
         )
     if status == 429:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, overload
 from urllib.parse import urlsplit
 
 from ._amounts import usdc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from typing_extensions import Unpack
 
     from ._models import Quote
 
@@ -43,6 +45,41 @@ ERROR_MARK = "purser_error"
 _JSON_RPC = -32000  # the first number that JSON-RPC leaves to servers
 
 
+R = TypeVar("R")
+
+Code = Literal[
+    "declined",
+    "dry-run",
+    "idempotency-conflict",
+    "invalid-challenge",
+    "key-not-resolved",
+    "limit-reached",
+    "no-wallet",
+    "not-replayable",
+    "purser-unreachable",
+    "refused-by-caller",
+    "rejected",
+    "request-refused",
+    "unclear",
+]
+
+
+CallerRule = Literal["plain-http", "host", "amount", "callback", "signed-terms", "budget"]
+
+
+class About(TypedDict, total=False):
+    """What every error can say of its payment."""
+
+    payment_id: str | None
+    idempotency_key: str | None
+    url: str | None
+    status: int | None
+    detail: str | None
+    response: Any
+    retry_after: float | None
+    amount: str | None
+
+
 class PurserError(Exception):
     """What all errors of this package derive from.
 
@@ -55,7 +92,7 @@ class PurserError(Exception):
     repeats. An error that is pickled leaves ``response`` and what ``resume`` needs behind in its process.
     """
 
-    code: ClassVar[str] = "error"
+    code: ClassVar[Code]
 
     def __init__(
         self,
@@ -126,7 +163,7 @@ class NoWalletError(PurserError):
 
     code = "no-wallet"
 
-    def __init__(self, message: str, *, network: str | None = None, **more: Any) -> None:
+    def __init__(self, message: str, *, network: str | None = None, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.network = network
 
@@ -136,7 +173,7 @@ class LimitReachedError(PurserError):
 
     code = "limit-reached"
 
-    def __init__(self, message: str, *, upgrade_url: str | None = None, **more: Any) -> None:
+    def __init__(self, message: str, *, upgrade_url: str | None = None, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.upgrade_url = upgrade_url
 
@@ -166,7 +203,7 @@ class DeclinedError(PurserError):
         limit: str | None = None,
         left: str | None = None,
         resets: str | None = None,
-        **more: Any,
+        **more: Unpack[About],
     ) -> None:
         super().__init__(message, **more)
         self.rule = rule
@@ -187,7 +224,7 @@ class DryRunError(PurserError):
 
     code = "dry-run"
 
-    def __init__(self, message: str, *, quote: Quote, **more: Any) -> None:
+    def __init__(self, message: str, *, quote: Quote, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.quote = quote
 
@@ -197,7 +234,7 @@ class RefusedByCallerError(PurserError):
 
     code = "refused-by-caller"
 
-    def __init__(self, message: str, *, rule: str, **more: Any) -> None:
+    def __init__(self, message: str, *, rule: CallerRule, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.rule = rule
 
@@ -223,21 +260,39 @@ class IdempotencyConflictError(PurserError):
 class ResumableError(PurserError):
     """Money may have moved. ``resume`` goes on with the same payment and never makes a new one.
 
-    It returns the seller's answer, or raises as the request itself would. The asynchronous clients' is to be awaited.
+    It returns the seller's answer, or raises as the request itself would. ``aresume`` does so for asynchronous clients.
+    Both take the class of the answer, ``httpx.Response`` for example, for type checkers.
     """
 
-    def __init__(self, message: str, **more: Any) -> None:
+    def __init__(self, message: str, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.money_may_have_moved = True
 
     # Not of the constructor: it stays behind when the error goes to another process.
     _resume: Callable[[], Any] | None = None
 
-    def resume(self) -> Any:
+    @overload
+    def resume(self) -> object: ...
+
+    @overload
+    def resume(self, kind: type[R]) -> R: ...
+
+    def resume(self, kind: type[R] | None = None) -> object:  # noqa: ARG002 — not checked: the answer is paid for
         """Send the same payment again, or ask purser for it again if it was never handed out."""
         if self._resume is None:
             raise RuntimeError("there is nothing to resume here: only the client that paid can go on")
         return self._resume()
+
+    @overload
+    async def aresume(self) -> object: ...
+
+    @overload
+    async def aresume(self, kind: type[R]) -> R: ...
+
+    async def aresume(self, kind: type[R] | None = None) -> object:  # noqa: ARG002
+        """Do what ``resume`` does, with an asynchronous client."""
+        going: Any = self.resume()
+        return await going
 
 
 class UnclearError(ResumableError):
@@ -256,7 +311,7 @@ class RejectedError(ResumableError):
 
     code = "rejected"
 
-    def __init__(self, message: str, *, reason: str | None = None, **more: Any) -> None:
+    def __init__(self, message: str, *, reason: str | None = None, **more: Unpack[About]) -> None:
         super().__init__(message, **more)
         self.reason = reason
 

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from . import _calls as calls
@@ -39,8 +39,10 @@ from ._errors import (
 from ._options import BeforePayment, host_allowed, is_loopback, origin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from decimal import Decimal
 
+    from ._budget import Budget
     from ._memory import Identities, Identity, Memory
     from ._models import PayResult
     from ._options import Options
@@ -226,12 +228,21 @@ def usable_key(value: str | None) -> str | None:
     return value if value and len(value) <= 255 else None
 
 
+class Client(Protocol):
+    """What outlives a request, as far as purchases are concerned."""
+
+    options: Options
+    memory: Memory
+    budget: Budget
+
+
 class Purchase:
     """One logical request from its 402 on. Its generators run one at a time."""
 
-    def __init__(self, options: Options, memory: Memory, request: Request, resume: Any) -> None:
-        self._options = options
-        self._memory = memory
+    def __init__(self, payer: Client, request: Request, resume: Callable[[Callable[[], Steps[Reply]]], Any]) -> None:
+        self._options = payer.options
+        self._memory = payer.memory
+        self._budget = payer.budget
         self._request = request
         self._resume = resume  # runs a flow to its end as this client's callers expect it
         self.key = ""
@@ -265,6 +276,7 @@ class Purchase:
         if self._request.terms.dry_run:
             yield from self._quote()
         self._choose_key()
+        self._set_aside()
         return (yield from self._guarded())
 
     def again(self) -> Steps[Reply]:
@@ -329,6 +341,9 @@ class Purchase:
         # What was signed is not sent to the seller now; it may have been earlier, or purser has settled it.
         refused = isinstance(error, RefusedByCallerError)
         nothing_stands = not self._open and (blind or self._options.settlement == "seller")
+        unreached = isinstance(error, PurserUnreachableError) and nothing_stands
+        if not self._earlier and (isinstance(error, _ENDED) or ((blind or refused) and nothing_stands) or unreached):
+            self._budget.settle(self.key, 0)
         if isinstance(error, _ENDED) or ((blind or refused) and nothing_stands):
             self.ended = True
             return
@@ -358,6 +373,20 @@ class Purchase:
             taken = self._memory.take(self._identities())
             self._open = self._earlier = taken is not None
             self.key, self._until = taken or (f"client-{uuid.uuid4()}", None)
+
+    def _set_aside(self) -> None:
+        """Take the price from the client's budget. A key that stands for a payment already costs nothing more."""
+        assert self._challenge is not None  # noqa: S101
+        asked = [wire.canonical_amount(offer.amount) for offer in self._challenge.offers]
+        price = max((amount for amount in asked if amount is not None), default=0)
+        if self._budget.take(self.key, price):
+            return
+        if self._earlier:
+            self._remember(self._until)
+        self.ended = True
+        left, total = self._budget.left or 0, self._options.total or 0
+        text = f"{usdc_text(price)} would pass this client's budget of {usdc_text(total)}; {usdc_text(left)} left"
+        raise self._told(RefusedByCallerError(text, rule="budget"))
 
     # Whether it is ours, and may be paid for.
 
@@ -403,6 +432,8 @@ class Purchase:
             raise InvalidChallengeError("the challenge has no offer that purser could pay")
         cap = self._cap
         amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
+        if self._options.budget is not None and None in amounts:
+            raise RefusedByCallerError("an offer has no amount, and there is a budget", rule="budget")
         if cap is not None and any(amount is None or amount > cap for amount in amounts):
             raise RefusedByCallerError(f"an offer is not an amount of at most {cap} ({usdc_text(cap)})", rule="amount")
         if options.before_payment is not None:
@@ -526,6 +557,7 @@ class Purchase:
         try:
             signed = wire.signed_terms(result.payment_signature)
             self.info.amount, self.info.pay_to = signed
+            self._budget.settle(self.key, wire.canonical_amount(signed[0]) or 0)
         except ValueError:
             signed = None
         if not self._guarded_terms:

@@ -82,12 +82,8 @@ class Transport:
             await half.read(response)
             return response
 
-        purchase = flow.Purchase(
-            options,
-            self._payer.memory,
-            _described(request, body),
-            lambda steps: half.begin(again(steps())),
-        )
+        described = _described(request, body)
+        purchase = flow.Purchase(self._payer, described, lambda steps: half.begin(again(steps())))
         first = _reply(response)
         try:
             return await go(before.refuse_second(first) if before else purchase.answer(first))

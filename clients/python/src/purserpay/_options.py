@@ -50,6 +50,7 @@ class Given(TypedDict, total=False):
     base_url: str
     settlement: Literal["seller", "payer"]
     max_amount: Amount | None
+    budget: Amount | None
     allow_hosts: Sequence[str] | None
     before_payment: Callable[[BeforePayment], bool | Awaitable[bool]] | None
     challenge_headers: Sequence[str]
@@ -70,7 +71,8 @@ class Options:
     ``api_key`` and ``base_url`` are purser's; the key goes nowhere else.
     ``settlement`` is ``seller`` for ordinary sellers, ``payer`` for those that expect a settled payment.
     ``max_amount`` caps one payment: ``"0.05 USDC"``, ``Decimal("0.05")``, or a whole number or decimal string in the
-    asset's smallest unit (USDC has 6 decimals). ``task`` is what the payments are booked under, and limited by.
+    asset's smallest unit (USDC has 6 decimals). ``budget`` caps all payments of a client together.
+    ``task`` is what the payments are booked under, and limited by.
     ``allow_hosts`` are the hosts that may be paid (``api.example.com``, ``*.example.com``, ``*``, each maybe
     with ``:port``). ``before_payment`` is asked before every payment. Only ``True`` allows it: everything else,
     nothing returned and exceptions too, refuses. It may be a coroutine function for the asynchronous clients.
@@ -98,6 +100,7 @@ class Options:
     task: str | None = None
     return_402: bool = False
     on_payment: Callable[[PaymentInfo], object] | None = None
+    budget: Amount | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would only be noticed when money is at stake."""
@@ -105,7 +108,7 @@ class Options:
         check_base_url(self.base_url)
         if self.settlement not in ("seller", "payer"):
             raise ValueError('settlement is "seller" or "payer"')
-        _ = self.cap
+        _ = self.cap, self.total
         for name in ("allow_hosts", "challenge_headers"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -131,9 +134,14 @@ class Options:
         return None if self.max_amount is None else smallest("max_amount", self.max_amount)
 
     @property
+    def total(self) -> int | None:
+        """``budget`` as a number."""
+        return None if self.budget is None else smallest("budget", self.budget)
+
+    @property
     def guarded(self) -> bool:
         """Whether the program limits what is signed for."""
-        return self.max_amount is not None or self.before_payment is not None
+        return self.max_amount is not None or self.before_payment is not None or self.budget is not None
 
 
 def from_env(**given: Unpack[Given]) -> Options:

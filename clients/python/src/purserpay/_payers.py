@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _calls as calls
 from . import _flow as flow
+from ._budget import Budget
 from ._coroutines import ran
 from ._memory import Listed, Memory
 from ._options import check_base_url
@@ -55,6 +56,7 @@ class _Base:
     def __init__(self, options: Options, caller: Caller) -> None:
         self.options = options
         self.memory = Memory()
+        self.budget = Budget(options.total)
         self._caller = caller
         self._base_url = check_base_url(options.base_url)
         self._listed = Listed()

@@ -98,7 +98,7 @@ class PurserMiddleware:
             await paid.read()
             return paid
 
-        purchase = flow.Purchase(self._payer.options, self._payer.memory, described, lambda steps: again(steps()))
+        purchase = flow.Purchase(self._payer, described, lambda steps: again(steps()))
         first = _reply(response)
         before = hops.paid if hops else None
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import httpx2
 
@@ -14,6 +14,20 @@ from ._payers import AsyncPayer, Payer
 from ._receipts import CLOSE_WITHIN
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+    from httpx2._types import (
+        AuthTypes,
+        CertTypes,
+        CookieTypes,
+        HeaderTypes,
+        ProxyTypes,
+        QueryParamTypes,
+        TimeoutTypes,
+    )
+    from typing_extensions import Unpack
+
     from ._errors import UnclearError
     from ._options import Options
 
@@ -82,10 +96,52 @@ class AsyncPurserTransport(both.Transport, httpx2.AsyncBaseTransport):
         await self._close(timeout)
 
 
+class Arguments(TypedDict, total=False):
+    """The arguments of httpx2's own clients, blocking or not."""
+
+    auth: AuthTypes | None
+    params: QueryParamTypes | None
+    headers: HeaderTypes | None
+    cookies: CookieTypes | None
+    verify: ssl.SSLContext | str | bool
+    cert: CertTypes | None
+    trust_env: bool
+    http1: bool
+    http2: bool
+    proxy: ProxyTypes | None
+    timeout: TimeoutTypes
+    follow_redirects: bool
+    limits: httpx2.Limits
+    max_redirects: int
+    event_hooks: Mapping[str, list[Callable[..., Any]]] | None
+    base_url: httpx2.URL | str
+    default_encoding: str | Callable[[bytes], str]
+
+
+class BlockingArguments(Arguments, total=False):
+    """The arguments of ``httpx2.Client``."""
+
+    mounts: Mapping[str, httpx2.BaseTransport | None] | None
+    transport: httpx2.BaseTransport | None
+
+
+class AsyncArguments(Arguments, total=False):
+    """The arguments of ``httpx2.AsyncClient``."""
+
+    mounts: Mapping[str, httpx2.AsyncBaseTransport | None] | None
+    transport: httpx2.AsyncBaseTransport | None
+
+
 class Client(httpx2.Client):
     """An ``httpx2.Client`` that pays 402s. Takes all of httpx2's own arguments as well."""
 
-    def __init__(self, options: Options, *, purser_transport: httpx2.BaseTransport | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        purser_transport: httpx2.BaseTransport | None = None,
+        **more: Unpack[BlockingArguments],
+    ) -> None:
         super().__init__(**more)
         paying = PurserTransport(options, self._transport, purser_transport=purser_transport)
         self._purser: Payer = both.mount(self, paying)
@@ -105,7 +161,11 @@ class AsyncClient(httpx2.AsyncClient):
     """An ``httpx2.AsyncClient`` that pays 402s. Takes all of httpx2's own arguments as well."""
 
     def __init__(
-        self, options: Options, *, purser_transport: httpx2.AsyncBaseTransport | None = None, **more: Any
+        self,
+        options: Options,
+        *,
+        purser_transport: httpx2.AsyncBaseTransport | None = None,
+        **more: Unpack[AsyncArguments],
     ) -> None:
         super().__init__(**more)
         paying = AsyncPurserTransport(options, self._transport, purser_transport=purser_transport)

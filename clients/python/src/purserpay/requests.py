@@ -100,7 +100,7 @@ class PurserAdapter(BaseAdapter):
             _ = response.content
             return response
 
-        purchase = flow.Purchase(self._payer.options, self._payer.memory, described, resume)
+        purchase = flow.Purchase(self._payer, described, resume)
         steps = before.refuse_second(first) if before else purchase.answer(first)
         return _finished(wire.request, purchase, self._payer.run(purchase, steps, wire))
 

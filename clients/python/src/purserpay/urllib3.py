@@ -149,9 +149,7 @@ class _Pool:
             _ = paid.data
             return paid
 
-        purchase = flow.Purchase(
-            self._payer.options, self._payer.memory, wire.described(hops.asked), lambda steps: again(steps())
-        )
+        purchase = flow.Purchase(self._payer, wire.described(hops.asked), lambda steps: again(steps()))
         first = _reply(response)
         try:
             return go(hops.paid.refuse_second(first) if hops.paid else purchase.answer(first))
