@@ -1,7 +1,7 @@
 // The same for axios, which is known here by its form only: it is no dependency.
 import { digestOf, keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
-import { isPurserError, learn } from "./errors.js";
+import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
 import { bareUrl, needKey, type PaymentOptions } from "./options.js";
@@ -104,6 +104,13 @@ class Call {
       return answer;
     } catch (error) {
       this.#clean(error, outer);
+      const validateStatus = this.config["validateStatus"] as ((status: number) => boolean) | null | undefined;
+      if (this.payer.settings.return402 && isPurserError(error) && (validateStatus?.(402) ?? true)) {
+        const { status, headers, body } = standIn(error);
+        const answer: AxiosAnswer = { status, headers, data: body, config: outer };
+        hide(error, answer);
+        return answer;
+      }
       if (!this.#signal?.aborted || typeof error !== "object" || error === null) throw error;
       if (!isPurserError(error)) return this.bare.request({ ...this.config, signal: this.#signal }); // rejects in axios' way
       // Else axios would put an error of its own in the place of this one, which tells of the payment.
@@ -149,7 +156,7 @@ class Call {
     try {
       return await challengeOf(answer, this.payer.settings.challengeHeaders);
     } catch (error) {
-      if (isPurserError(error)) learn(error, { url: url.origin + url.pathname, response: answer });
+      if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response: answer });
       throw error;
     }
   }

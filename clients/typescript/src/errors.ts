@@ -1,6 +1,6 @@
-import type { Quote } from "./api.js";
-
 // What can end a logical request other than an answer (BEHAVIOUR.md §8). No error holds the API key or a payment header.
+import type { Quote } from "./api.js";
+import { usdc } from "./options.js";
 
 /** The stable names of the errors. */
 export type ErrorCode =
@@ -35,6 +35,12 @@ export interface ErrorFacts {
   detail?: string | undefined;
   /** How long to wait until purser may answer otherwise, in milliseconds. */
   retryAfter?: number | undefined;
+  /** What was signed for, in the smallest unit, or else what the offers ask for if they agree. */
+  amount?: string | undefined;
+  /** The seller's host, with its port if the URL has one. */
+  host?: string | undefined;
+  /** Set when a payment may stand under the request's key, whatever this error is. */
+  moneyMayHaveMoved?: true | undefined;
   /** The seller's answer (a fetch Response or an axios response), still readable. */
   response?: unknown;
   cause?: unknown;
@@ -42,42 +48,131 @@ export interface ErrorFacts {
 
 const brand = Symbol.for("purserpay/error");
 
+const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "retryAfter", "amount", "host", "response"] as const;
+
 /** The class that all errors of this package derive from. */
 export class PurserError extends Error {
   readonly code: ErrorCode;
+  /** Whether money may have left the wallet for this request, or for an earlier one that it repeats. */
+  readonly moneyMayHaveMoved: boolean;
   declare readonly paymentId: string | undefined;
   declare readonly idempotencyKey: string | undefined;
   declare readonly url: string | undefined;
   declare readonly status: number | undefined;
   declare readonly detail: string | undefined;
   declare readonly retryAfter: number | undefined;
+  declare readonly amount: string | undefined;
+  declare readonly host: string | undefined;
   declare readonly response: unknown;
+  readonly #said: string;
 
   constructor(code: ErrorCode, message: string, facts: ErrorFacts = {}) {
     super(message, facts.cause === undefined ? undefined : { cause: facts.cause });
     this.name = new.target.name;
     this.code = code;
+    this.moneyMayHaveMoved = code === "unclear" || code === "rejected";
+    this.#said = message;
     Object.defineProperty(this, brand, { value: true });
-    learn(this, facts);
+    this.learn(facts);
+  }
+
+  /** Whether the same client may repeat the request as it is. A repeat is the same payment, or the first. */
+  get retryable(): boolean {
+    const { code, retryAfter } = this;
+    return code === "unclear" || code === "purser-unreachable" || (code === "limit-reached" && retryAfter !== undefined);
+  }
+
+  /** What of it can be told elsewhere: it has neither the seller's answer nor a way to resume. */
+  toJSON(): Record<string, unknown> {
+    const { name, message, retryable } = this;
+    return Object.assign({ name, message, retryable }, this as object);
+  }
+
+  /** @internal Adds what is known further out. What the error knows itself stays. */
+  learn(facts: ErrorFacts): void {
+    const set = (name: string, value: unknown, enumerable = true) =>
+      Object.defineProperty(this, name, { value, enumerable, configurable: true, writable: true });
+    for (const name of learnt) {
+      // Printed errors shall not drag whole answers along.
+      if (facts[name] !== undefined && this[name] === undefined) set(name, facts[name], name !== "response");
+    }
+    if (facts.moneyMayHaveMoved) set("moneyMayHaveMoved", true);
+    const before = this.message;
+    set("message", withKnown(this.#said, this), false);
+    if (this.stack !== undefined) set("stack", this.stack.replace(before, () => this.message), false);
   }
 }
 
-/** Adds to an error what is known further out. What it knows itself stays. */
-export function learn(error: PurserError, facts: ErrorFacts): void {
-  for (const name of ["paymentId", "idempotencyKey", "url", "status", "detail", "retryAfter", "response"] as const) {
-    if (facts[name] === undefined || error[name] !== undefined) continue;
-    // Printed errors shall not drag whole answers along.
-    Object.defineProperty(error, name, { value: facts[name], enumerable: name !== "response" });
-  }
+/** A message that ends with what is known of the payment, as far as it does not name it already. */
+function withKnown(said: string, { paymentId, amount, host }: PurserError): string {
+  const price = amount !== undefined && /^[0-9]{1,78}$/.test(amount) ? `${usdc(amount)} USDC` : undefined;
+  const known = [paymentId && `payment ${paymentId}`, price, host].filter((part) => part && !names(said, part));
+  return known.length > 0 ? `${said} (${known.join(", ")})` : said;
 }
+
+function names(said: string, part: string): boolean {
+  const escaped = part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`(^|[^\\w.])${escaped}(?!\\w)`).test(said);
+}
+
+/** Every error of this package, by `code`: a switch over it knows the members of each. */
+export type AnyPurserError<R = Response> =
+  | KeyNotResolvedError
+  | NoWalletError
+  | LimitReachedError
+  | DeclinedError
+  | DryRunError
+  | RefusedByCallerError
+  | InvalidChallengeError
+  | NotReplayableError
+  | IdempotencyConflictError
+  | UnclearError<R>
+  | RejectedError<R>
+  | PurserUnreachableError
+  | RequestRefusedError;
 
 /** Tells errors of this package from others, also when it was loaded twice (as ES module and as CommonJS). */
-export function isPurserError(error: unknown): error is PurserError {
+export function isPurserError<R = Response>(error: unknown): error is AnyPurserError<R> {
   return typeof error === "object" && error !== null && brand in error;
+}
+
+/** Answers that the program got in the place of errors, and their headers, which some SDKs keep. */
+const hidden = new WeakMap<object, PurserError>();
+
+/**
+ * Finds the error of this package behind another one: SDKs wrap what their HTTP client throws. Looks along `cause`,
+ * `errors`, `lastError`, and at the answer or the headers that an SDK's error holds, for `return402`.
+ */
+export function purserErrorOf<R = Response>(error: unknown): AnyPurserError<R> | undefined {
+  const todo = [error];
+  const seen = new Set<unknown>();
+  for (const at of todo) {
+    if (typeof at !== "object" || at === null || seen.has(at)) continue;
+    seen.add(at);
+    if (isPurserError<R>(at)) return at;
+    const found = hidden.get(at);
+    if (isPurserError<R>(found)) return found;
+    const { cause, errors, lastError, response, headers } = at as Record<string, unknown>;
+    todo.push(cause, lastError, response, headers, ...(Array.isArray(errors) ? (errors as unknown[]) : []));
+  }
+  return undefined;
+}
+
+/** What the 402 says that takes the place of an error. SDKs repeat what is thrown, and not this. */
+export function standIn(error: PurserError): { status: 402; headers: Record<string, string>; body: string } {
+  const said = { message: error.message, type: "purser_error", code: error.code, param: null };
+  const headers = { "content-type": "application/json", "purser-error": error.code, "x-should-retry": "false" };
+  return { status: 402, headers, body: JSON.stringify({ error: said }) };
+}
+
+/** Lets `purserErrorOf` find an error by an answer, or by its headers. */
+export function hide(error: PurserError, ...behind: object[]): void {
+  for (const one of behind) hidden.set(one, error);
 }
 
 /** purser does not know the API key. */
 export class KeyNotResolvedError extends PurserError {
+  declare readonly code: "key-not-resolved";
   constructor(message: string, facts?: ErrorFacts) {
     super("key-not-resolved", message, facts);
   }
@@ -85,6 +180,7 @@ export class KeyNotResolvedError extends PurserError {
 
 /** The API key has no wallet for the network. Create one with `wallets.create`. */
 export class NoWalletError extends PurserError {
+  declare readonly code: "no-wallet";
   readonly network: string;
   constructor(message: string, network: string, facts?: ErrorFacts) {
     super("no-wallet", message, facts);
@@ -94,6 +190,7 @@ export class NoWalletError extends PurserError {
 
 /** The plan allows no more payments this month. */
 export class LimitReachedError extends PurserError {
+  declare readonly code: "limit-reached";
   readonly upgradeUrl: string | undefined;
   constructor(message: string, upgradeUrl: string | undefined, facts?: ErrorFacts) {
     super("limit-reached", message, facts);
@@ -112,6 +209,7 @@ export interface Figures {
 
 /** purser or its facilitator refused; nothing was paid. The message and `detail` say why, in words and amounts. */
 export class DeclinedError extends PurserError implements Figures {
+  declare readonly code: "declined";
   /** The rule of purser's policy, if that refused. */
   readonly rule: string | undefined;
   /** The rule, by the name that the proxy's `Purser-Declined` has. */
@@ -134,6 +232,7 @@ export class DeclinedError extends PurserError implements Figures {
 
 /** The request was a dry run, and would be paid for. Nothing was. */
 export class DryRunError extends PurserError {
+  declare readonly code: "dry-run";
   /** What would be paid. */
   readonly quote: Quote;
   constructor(message: string, quote: Quote, facts?: ErrorFacts) {
@@ -144,6 +243,7 @@ export class DryRunError extends PurserError {
 
 /** A cap of the program itself refused; nothing was sent to the seller. */
 export class RefusedByCallerError extends PurserError {
+  declare readonly code: "refused-by-caller";
   readonly rule: RefusalRule;
   constructor(message: string, rule: RefusalRule, facts?: ErrorFacts) {
     super("refused-by-caller", message, facts);
@@ -153,6 +253,7 @@ export class RefusedByCallerError extends PurserError {
 
 /** The seller's challenge cannot be read, or asks for something that purser cannot pay. */
 export class InvalidChallengeError extends PurserError {
+  declare readonly code: "invalid-challenge";
   constructor(message: string, facts?: ErrorFacts) {
     super("invalid-challenge", message, facts);
   }
@@ -160,6 +261,7 @@ export class InvalidChallengeError extends PurserError {
 
 /** The request cannot be sent a second time, so nothing was paid for it. */
 export class NotReplayableError extends PurserError {
+  declare readonly code: "not-replayable";
   constructor(message: string, facts?: ErrorFacts) {
     super("not-replayable", message, facts);
   }
@@ -167,6 +269,7 @@ export class NotReplayableError extends PurserError {
 
 /** The idempotency key stands for another purchase already. */
 export class IdempotencyConflictError extends PurserError {
+  declare readonly code: "idempotency-conflict";
   constructor(message: string, facts?: ErrorFacts) {
     super("idempotency-conflict", message, facts);
   }
@@ -177,6 +280,7 @@ export type Resume<R> = (options?: { signal?: AbortSignal }) => Promise<R>;
 
 /** It is not known whether the payment went through. */
 export class UnclearError<R = unknown> extends PurserError {
+  declare readonly code: "unclear";
   declare readonly resume: Resume<R>;
   constructor(message: string, resume: Resume<R>, facts?: ErrorFacts) {
     super("unclear", message, facts);
@@ -186,6 +290,7 @@ export class UnclearError<R = unknown> extends PurserError {
 
 /** The seller answered the paid request with another 402. Money may have moved. */
 export class RejectedError<R = unknown> extends PurserError {
+  declare readonly code: "rejected";
   /** The seller's reason, by its receipt or its challenge. */
   readonly reason: string | undefined;
   declare readonly resume: Resume<R>;
@@ -198,6 +303,7 @@ export class RejectedError<R = unknown> extends PurserError {
 
 /** purser gave no usable answer. */
 export class PurserUnreachableError extends PurserError {
+  declare readonly code: "purser-unreachable";
   constructor(message: string, facts?: ErrorFacts) {
     super("purser-unreachable", message, facts);
   }
@@ -205,6 +311,7 @@ export class PurserUnreachableError extends PurserError {
 
 /** purser refused a request for a reason that has no class of its own. */
 export class RequestRefusedError extends PurserError {
+  declare readonly code: "request-refused";
   constructor(message: string, facts?: ErrorFacts) {
     super("request-refused", message, facts);
   }

@@ -10,7 +10,7 @@ import {
   maxChallengeTime,
   objectStart,
 } from "./challenge.js";
-import { isPurserError, learn } from "./errors.js";
+import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
 import { cap, type Fetch, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
@@ -69,6 +69,18 @@ class Call {
   }
 
   async run(): Promise<Response> {
+    try {
+      return await this.#run();
+    } catch (error) {
+      if (!this.#payer.settings.return402 || !isPurserError(error)) throw error;
+      const { body, ...init } = standIn(error);
+      const answer = new Response(body, init);
+      hide(error, answer, answer.headers);
+      return answer;
+    }
+  }
+
+  async #run(): Promise<Response> {
     if (carriesPayment((name) => this.#headers.get(name))) {
       return this.#fetch.call(undefined, this.#request ?? this.#url, this.#init);
     }
@@ -79,7 +91,7 @@ class Call {
     try {
       challenge = await challengeOf(response, this.#payer.settings.challengeHeaders);
     } catch (error) {
-      if (isPurserError(error)) learn(error, { url: url.origin + url.pathname, response });
+      if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response });
       throw error;
     }
     if (!challenge) return response;

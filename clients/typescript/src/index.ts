@@ -20,6 +20,7 @@ export type {
 export type { Offer } from "./challenge.js";
 export { type Client, type ClientOptions, type ClientRequest, createClient } from "./client.js";
 export {
+  type AnyPurserError,
   DeclinedError,
   DryRunError,
   type ErrorCode,
@@ -32,6 +33,7 @@ export {
   NotReplayableError,
   NoWalletError,
   PurserError,
+  purserErrorOf,
   PurserUnreachableError,
   type RefusalRule,
   RefusedByCallerError,

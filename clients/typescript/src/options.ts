@@ -60,6 +60,11 @@ export interface PaymentOptions extends PurserOptions {
   resends?: number;
   /** How long an answer is held back for reporting its receipt, in milliseconds. Default: 1,000. */
   receiptWait?: number;
+  /**
+   * Errors of this package are not thrown: the program gets a 402 with the reason instead, which SDKs do not repeat.
+   * `purserErrorOf` finds the error by it. Default: false.
+   */
+  return402?: boolean;
   /** Keeps the runtime alive for a receipt that takes longer (`ctx.waitUntil` of edge runtimes). */
   waitUntil?: (work: Promise<unknown>) => void;
 }
@@ -77,6 +82,7 @@ export interface Settings {
   readonly paidTimeout: number;
   readonly resends: number;
   readonly receiptWait: number;
+  readonly return402: boolean;
   readonly waitUntil: PaymentOptions["waitUntil"];
 }
 
@@ -96,6 +102,7 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
     paidTimeout: time("paidTimeout", o.paidTimeout ?? 300_000, 1),
     resends: whole("resends", o.resends ?? 1),
     receiptWait: time("receiptWait", o.receiptWait ?? 1000, 0),
+    return402: o.return402 ?? false,
     waitUntil: o.waitUntil,
   };
 }

@@ -16,7 +16,6 @@ import {
   type Resume,
   UnclearError,
   isPurserError,
-  learn,
 } from "./errors.js";
 import { Connection } from "./http.js";
 import { Memory, type Identity } from "./memory.js";
@@ -138,7 +137,11 @@ export class Payer {
       return await new Purchase(this, agreed, bill, id, key, remembered?.since).run(bill.signal);
     } catch (error) {
       if (isPurserError(error)) {
-        learn(error, { url: shownUrl(bill), response: error.code === "unclear" ? undefined : bill.refused });
+        const { origin, pathname, host } = bill.url;
+        const asked = new Set(bill.challenge.offers.map((offer) => offer.amount));
+        const amount = asked.size === 1 ? [...asked][0] : undefined;
+        const response = error.code === "unclear" ? undefined : bill.refused;
+        error.learn({ url: origin + pathname, host, amount, response });
       }
       throw error;
     }
@@ -189,6 +192,7 @@ class Purchase<R extends object> {
   #busy = false;
   #answered = false;
   #open: boolean; // a payment may stand under the key
+  #earlier: boolean; // it may be one of an earlier request
   #since: number | undefined; // when the key was remembered first
 
   constructor(
@@ -199,7 +203,7 @@ class Purchase<R extends object> {
     private readonly key: string,
     since: number | undefined,
   ) {
-    this.#open = since !== undefined;
+    this.#open = this.#earlier = since !== undefined;
     this.#since = since;
   }
 
@@ -207,7 +211,7 @@ class Purchase<R extends object> {
     const { memory } = this.payer;
     if (this.#answered) throw new Error("this payment has brought its answer already");
     if (this.#busy) throw new Error("this payment is being sent already");
-    this.#open = true;
+    this.#open = this.#earlier = true;
     this.#since = memory.drop(this.key) ?? this.#since;
     return this.run(o?.signal);
   };
@@ -223,8 +227,11 @@ class Purchase<R extends object> {
       let ended = false;
       let since: number | undefined;
       if (isPurserError(error)) {
-        learn(error, { url: shownUrl(this.bill), idempotencyKey: this.key, paymentId: this.#paid?.paymentId });
+        const { paymentId, header } = this.#paid ?? {};
+        error.learn({ idempotencyKey: this.key, paymentId, amount: header && signedTerms(header.value)?.value });
         ended = endings.has(error.code);
+        const signed = error.code === "refused-by-caller" && this.payer.settings.settlement === "payer";
+        if (!ended && (this.#earlier || signed)) error.learn({ moneyMayHaveMoved: true });
         if (blind.has(error.code)) {
           since = this.#since;
           ended = !this.#open;
@@ -315,6 +322,7 @@ class Purchase<R extends object> {
     if (signedAsOffered(this.agreed, this.bill.challenge, paid.header.value)) return paid;
     throw new RefusedByCallerError("purser signed other terms than the seller offers.", "signed-terms", {
       paymentId: paid.paymentId,
+      amount: signedTerms(paid.header.value)?.value,
     });
   }
 
@@ -432,9 +440,6 @@ function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | 
     ...(agreed.task === undefined ? {} : { task: agreed.task }),
   };
 }
-
-/** A URL for errors: queries hold secrets at times. */
-const shownUrl = (bill: Bill<object>) => bill.url.origin + bill.url.pathname;
 
 /** Whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
 function connectionRefused(error: unknown): boolean {

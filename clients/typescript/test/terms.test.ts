@@ -22,7 +22,7 @@ describe("asking first", () => {
       assert.ok(error instanceof DryRunError);
       assert.equal(error.quote.price, "0.01 USDC");
       assert.equal(error.quote.amount, "10000");
-      assert.equal(error.message, `dry run: 0.01 USDC on base to ${error.quote.payTo} would be paid.`);
+      assert.equal(error.message, `dry run: 0.01 USDC on base to ${error.quote.payTo} would be paid. (${new URL(url).host})`);
       return true;
     });
     await assert.rejects(client.get(url, { maxAmount: "0.009 USDC" }), (error) => {
@@ -50,7 +50,7 @@ describe("asking first", () => {
     const id = paymentOf(await free.get(url, { maxAmount: "1 USDC", idempotencyKey: "order-1" }))?.id;
     await assert.rejects(free.get(url, { dryRun: true, idempotencyKey: "order-1", signal }), (error) => {
       assert.ok(error instanceof DryRunError);
-      assert.equal(error.message, `dry run: payment ${id} of 0.01 USDC would be repeated, and nothing new paid.`);
+      assert.equal(error.message, `dry run: payment ${id} of 0.01 USDC would be repeated, and nothing new paid. (${new URL(url).host})`);
       return true;
     });
   });

@@ -1,10 +1,14 @@
 // What programs may and may not write, checked by the compiler in every way that packages are resolved.
 import {
+  type AnyPurserError,
   createClient,
+  type ErrorCode,
   isPurserError,
   type PayingFetch,
   type Payment,
   paymentOf,
+  purserErrorOf,
+  type Quote,
   RejectedError,
   UnclearError,
   wrapFetch,
@@ -52,9 +56,28 @@ export async function use(): Promise<void> {
     if (error.code === "limit-reached") console.log(error.paymentId?.length);
     // @ts-expect-error no such code
     if (error.code === "limit") return;
+    if (error.code === "unclear") same<Awaited<ReturnType<typeof error.resume>>, Response>(true);
+    if (error.code === "dry-run") same<typeof error.quote, Quote>(true);
+    if (error.code === "declined") same<typeof error.left, string | undefined>(true);
+    // @ts-expect-error only some can be resumed
+    if (error.code === "declined") await error.resume();
+    same<typeof error.code, ErrorCode>(true);
+    same<AnyPurserError["retryable"], boolean>(true);
     if (error instanceof UnclearError || error instanceof RejectedError) {
       const again: unknown = await error.resume({ signal: AbortSignal.timeout(5) });
       console.log(again);
     }
+  }
+}
+
+/** The README's example. */
+export async function resumed(url: string): Promise<Response> {
+  const purser = createClient({ apiKey: "pk", baseUrl: "http://x", return402: false });
+  try {
+    return await purser.get(url);
+  } catch (error) {
+    const failed = purserErrorOf(error);
+    if (failed?.code === "unclear") return await failed.resume({ signal: AbortSignal.timeout(60_000) });
+    throw error;
   }
 }
