@@ -373,7 +373,7 @@ func (p *Payer) awaitCancellations(ctx context.Context, b *broadcast, list []Can
 		}
 		// A send that has the payment keeps its lease. Then recovery comes later, by itself.
 		if !p.held(c.Payment.ID) {
-			if err := p.recoverLeased(ctx, c.Payment.ID); err != nil && !errors.Is(err, ErrLeaseHeld) {
+			if err := p.recoverLeased(ctx, c.Payment.ID, nil); err != nil && !errors.Is(err, ErrLeaseHeld) {
 				p.log.WarnContext(ctx, "canceled payment not looked at", "payment", c.Payment.ID, "error", err)
 			}
 		}

@@ -108,7 +108,7 @@ var errBatchOver = errors.New("the batch has had its time")
 
 // recoverPayment looks at one payment. If that fails it is put off, so that it holds up no other.
 func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
-	err := p.recoverLeased(ctx, row.ID)
+	err := p.recoverLeased(ctx, row.ID, func(now *Payment) bool { return now.Checks == row.Checks })
 	switch {
 	case err == nil, errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrUnavailable), ctx.Err() != nil:
 		return err
@@ -121,13 +121,20 @@ func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
 	return err
 }
 
-func (p *Payer) recoverLeased(ctx context.Context, id string) error {
+// recoverLeased looks at one payment under its lease, unless wanted does not want it as it is now; nil: it does.
+func (p *Payer) recoverLeased(ctx context.Context, id string, wanted func(*Payment) bool) error {
 	now := p.now().UTC()
 	row, err := p.store.Acquire(ctx, id, p.owner, now, now.Add(LeaseTime))
 	if err != nil {
 		return err
 	}
 	failpoint.Here(failpoint.RecoveryAcquired)
+	if wanted != nil && !wanted(row) { // another node has looked since this one listed what is due
+		write, cancelWrite := detached(ctx)
+		defer cancelWrite()
+		_, _, err := p.store.Record(write, Outcome{PaymentID: row.ID, Fence: row.Lease.Fence, At: p.now().UTC(), Release: true, Answered: row.Answered})
+		return err
+	}
 	look, cancel := context.WithTimeout(WithPayment(ctx, id), LeaseTime/2)
 	defer cancel()
 	o, looked := p.gather(look, row)

@@ -129,7 +129,7 @@ func (b *batch) try(ctx context.Context) error {
 			}
 		}()
 		s := newState()
-		s.careful = b.careful
+		s.careful, s.holds = b.careful, b.holds
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
 		}
@@ -152,6 +152,10 @@ func (b *batch) decide(ctx context.Context, c *pgx.Conn, s *state) error {
 		missing := map[question]bool{}
 		for _, i := range left {
 			b.results[i] = guard(func() error { return b.ops[i].run(s) })
+			if errors.Is(b.results[i], errLocks) { // a batch that has locks must not wait for more
+				b.ops[i].locks = slices.Concat(b.ops[i].locks, s.unlocked)
+				s.unlocked = nil
+			}
 			if len(s.missing) > 0 {
 				again = append(again, i)
 				maps.Copy(missing, s.missing)

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // Waiting counts the ids that calls of this node wait for.
@@ -15,3 +18,34 @@ func (d *DB) Waiting() int {
 
 // Committed finds out whether a batch whose answer was lost is in the database.
 func (d *DB) Committed(ctx context.Context, id uuid.UUID) (bool, error) { return d.committed(ctx, id) }
+
+// Queued counts what waits in the channels of the lanes.
+func (d *DB) Queued() (n int) {
+	for _, l := range d.lanes {
+		n += len(l.ops)
+	}
+	return n
+}
+
+// AnswerDown keeps an outcome as the committer does that has seen an outage.
+func (d *DB) AnswerDown(ctx context.Context, out pay.Outcome) error {
+	o := &op{answer: make(chan error, 1)}
+	o.keep = func(ctx context.Context) (*pay.Payment, pay.Outcome, error) {
+		p, _, err := d.keepOutcome(ctx, out)
+		return p, out, err
+	}
+	d.answerDown(ctx, []*op{o}, DownAway, uuid.Nil)
+	return <-o.answer
+}
+
+// SynchronousCommit reads the setting of both pools.
+func (d *DB) SynchronousCommit(ctx context.Context) (list string) {
+	for _, p := range []*pgxpool.Pool{d.pool, d.writers} {
+		var is string
+		if err := p.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&is); err != nil {
+			is = err.Error()
+		}
+		list += is + " "
+	}
+	return list
+}

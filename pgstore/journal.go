@@ -164,6 +164,9 @@ func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Be
 			return pay.Begun{}, err
 		}
 	}
+	if err := s.mayCount(p.KeyID, changes); err != nil {
+		return pay.Begun{}, err
+	}
 	if err := s.count(changes); err != nil {
 		return pay.Begun{}, err
 	}
@@ -235,6 +238,26 @@ func (d *DB) on(id string, run func(*state) error) *op {
 	return o
 }
 
+// claiming adds the lock of the transaction that an outcome claims: payments of different keys must not claim
+// one at the same time.
+func (o *op) claiming(out pay.Outcome) *op {
+	if !out.Claims() {
+		return o
+	}
+	hash := hashed(transactionKey(out.Transaction))
+	name := fmt.Sprintf("transaction/%02x%02x", hash[0], hash[1]&0xf0) // bounds the number of locks
+	if find := o.find; find != nil {
+		o.find = func(ctx context.Context) ([]string, error) {
+			names, err := find(ctx)
+			return slices.Concat(names, []string{name}), err
+		}
+	}
+	if o.locks != nil {
+		o.locks = slices.Concat(o.locks, []string{name})
+	}
+	return o
+}
+
 // Acquire takes the lease of a payment that no other owner holds.
 func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
 	o := d.on(id, func(s *state) error {
@@ -283,6 +306,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pa
 		p, fx, err = d.record(ctx, s, out)
 		return err
 	})
+	o.claiming(out)
 	o.wants, o.outlivesCaller = d.wantOutcome(out), true
 	o.done = func() { d.wrote(p) }
 	o.keep = func(ctx context.Context) (*pay.Payment, pay.Outcome, error) {
@@ -385,6 +409,9 @@ func (s *state) write(p *pay.Payment, fx pay.Effects, notes *book) error {
 		}
 	}
 	if err := pay.WriteNotices(notes, fx.Notices); err != nil {
+		return err
+	}
+	if err := s.mayCount(p.KeyID, fx.Counters); err != nil {
 		return err
 	}
 	if err := s.count(fx.Counters); err != nil {

@@ -56,16 +56,16 @@ func (d *DB) commit() {
 func (d *DB) commitLane(ctx context.Context, l *lane) {
 	for {
 		if len(l.aside) > 0 {
-			d.serve(ctx, l, l.drain(nil))
+			d.serve(ctx, l, l.drain(nil), false)
 			continue
 		}
 		select {
 		case first := <-l.ops:
-			d.serve(ctx, l, l.drain(first))
+			d.serve(ctx, l, l.drain(first), false)
 		case <-d.closing:
 			select { // what was queued before is done
 			case first := <-l.ops:
-				d.serve(ctx, l, l.drain(first))
+				d.serve(ctx, l, l.drain(first), false)
 			default:
 				return
 			}
@@ -124,33 +124,51 @@ func (l *lane) giveBack(ops []*op) {
 	l.aside = append(ops, l.aside...)
 }
 
-// serve makes operations durable and answers them, or keeps their outcomes.
-func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
+// serve makes operations durable and answers them, or keeps their outcomes. alone: no others join them.
+func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 	if len(ops) == 0 {
 		return
 	}
-	if d.outage.down() != "" {
-		d.answerDown(ctx, ops, uuid.Nil)
+	if class := d.outage.down(); class != "" {
+		d.answerDown(ctx, ops, class, uuid.Nil)
 		return
 	}
 	began := time.Now()
-	b := &batch{DB: d, lane: l}
+	b := &batch{DB: d}
+	if !alone {
+		b.lane = l
+	}
 	err := b.write(ctx, ops)
-	l.busy = len(b.ops) > 1
+	if !alone {
+		l.busy = len(b.ops) > 1
+	}
 	d.meters.batches.Add(1)
 	d.meters.operations.Add(uint64(len(b.ops)))
 	d.meters.batchTime.Add(int64(time.Since(began)))
-	if class := downClass(err); class != "" {
-		d.fail(ctx, class, err)
-		mayBe := uuid.Nil
-		if lost, is := errors.AsType[*lostCommit](err); is {
-			mayBe = lost.batch
+	class, mayBe := downClass(err), uuid.Nil
+	if lost, is := errors.AsType[*lostCommit](err); is {
+		mayBe = lost.batch
+		if class == "" { // whatever the database says: the batch may be in it
+			class = DownRefused
 		}
-		d.answerDown(ctx, b.ops, mayBe)
+	}
+	if class != "" {
+		d.fail(ctx, class, err)
+		d.answerDown(ctx, b.ops, class, mayBe)
 		return
 	}
+	if err != nil && len(b.ops) > 1 { // the database refuses one of them; the others must not fail with it
+		for _, o := range b.ops {
+			d.serve(ctx, l, []*op{o}, true)
+		}
+		return
+	}
+	var again []*op
 	for i, o := range b.ops {
 		switch {
+		case err == nil && errors.Is(b.results[i], errLocks):
+			again = append(again, o) // the next batch takes the locks that it needs
+			continue
 		case err != nil:
 			b.results[i] = unavailable(ctx, err)
 		case b.results[i] == nil && o.done != nil:
@@ -158,4 +176,5 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
 		}
 		o.answer <- b.results[i]
 	}
+	l.giveBack(again)
 }

@@ -108,6 +108,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	own := config.ConnConfig.Copy() // a migration may take its time
 	bound(config.ConnConfig)
 	config.ConnConfig.RuntimeParams["application_name"] = nodeName
+	config.AfterConnect = durable
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}

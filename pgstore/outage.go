@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -92,8 +94,13 @@ func (d *DB) fail(ctx context.Context, class string, cause error) {
 		o.class = class
 		return
 	}
-	o.class, o.since = class, d.clock()
 	d.log.ErrorContext(ctx, "store: cannot write, new payments are refused", "reason", reasons[class], "error", cause)
+	o.begin(class, d.clock())
+}
+
+// begin is called with mu held.
+func (o *outage) begin(class string, now time.Time) {
+	o.class, o.since = class, now
 	select {
 	case o.begins <- struct{}{}:
 	default:
@@ -101,10 +108,14 @@ func (d *DB) fail(ctx context.Context, class string, cause error) {
 }
 
 // answerDown answers operations that cannot be written. batch may have written them all the same; zero:
-// it has not. Outcomes are in the file before their callers hear that they are kept.
-func (d *DB) answerDown(ctx context.Context, ops []*op, batch uuid.UUID) {
+// it has not. Outcomes are in the file before their callers hear that they are kept. If the outage has ended
+// meanwhile, it begins again, because only mend writes what is kept.
+func (d *DB) answerDown(ctx context.Context, ops []*op, class string, batch uuid.UUID) {
 	o := &d.outage
 	o.mu.Lock()
+	if o.class == "" {
+		o.begin(class, d.clock())
+	}
 	answers, old := make([]error, len(ops)), len(o.queued)
 	for i, op := range ops {
 		if op.granted != nil && batch != uuid.Nil {
@@ -280,7 +291,8 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 	for i, k := range list {
 		if err := b.results[i+1]; err != nil {
 			k.after = nil
-			d.log.ErrorContext(ctx, "store: a kept outcome no longer applies", "payment", k.Outcome.PaymentID, "outcome", string(k.Outcome.Verdict), "error", err)
+			d.log.ErrorContext(ctx, "store: a kept outcome no longer applies", "payment", k.Outcome.PaymentID, "outcome", string(k.Outcome.Verdict),
+				"transaction", k.Outcome.Transaction, "at", k.Outcome.At, "error", err) // after a restore it is the only trace
 		}
 		if k.after != nil {
 			d.wrote(k.after)
@@ -342,7 +354,7 @@ func (d *DB) opOf(ctx context.Context, k *kept) *op {
 		return err
 	})
 	o.wants = d.wantOutcome(out)
-	return o
+	return o.claiming(out)
 }
 
 // readFile takes over the outcomes that an earlier run has kept. Nothing new begins until they are written.
@@ -357,6 +369,7 @@ func (d *DB) readFile(ctx context.Context, dir string) error {
 		return err
 	}
 	d.outage.file = file
+	d.tellOfOthers(ctx, dir)
 	if len(list) == 0 {
 		return nil
 	}
@@ -367,6 +380,16 @@ func (d *DB) readFile(ctx context.Context, dir string) error {
 		d.log.ErrorContext(ctx, "store: kept outcomes cannot be written yet, new payments are refused", "error", err)
 	}
 	return nil
+}
+
+// tellOfOthers warns of outcomes that wait in the folder for another database: the node may have got another URL.
+func (d *DB) tellOfOthers(ctx context.Context, dir string) {
+	paths, _ := filepath.Glob(outagePath(dir, "*"))
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 && path != outagePath(dir, d.id) {
+			d.log.ErrorContext(ctx, "store: outcomes wait here for another database: start purser on that one once", "file", path)
+		}
+	}
 }
 
 // lost returns an error that counts the outcomes which closing loses.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -77,12 +78,12 @@ func (f *outageFile) read() (list []*kept, err error) {
 	}
 	for rest := all; len(rest) >= keptHead; {
 		n, sum := int(binary.BigEndian.Uint32(rest)), binary.BigEndian.Uint32(rest[4:])
-		if n > maxKept || len(rest) < keptHead+n {
+		if n > maxKept || len(rest) < keptHead+n || zeros(rest) {
 			break // cut off
 		}
 		sealed := rest[keptHead : keptHead+n]
 		if rest = rest[keptHead+n:]; crc32.Checksum(sealed, castagnoli()) != sum {
-			if len(rest) > 0 {
+			if !zeros(rest) {
 				return nil, fmt.Errorf("%w: it is damaged at byte %d", ErrOutcomes, f.size)
 			}
 			break
@@ -99,6 +100,10 @@ func (f *outageFile) read() (list []*kept, err error) {
 	}
 	return list, nil
 }
+
+// zeros reports that nothing else is left. A file may have grown before a power cut, and its bytes not have
+// come.
+func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 

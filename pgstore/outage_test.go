@@ -261,3 +261,81 @@ func TestLostCommits(t *testing.T) {
 		})
 	}
 }
+
+// An outage ends between the moment at which the committer sees it and the one at which it keeps an outcome. The
+// outcome is written all the same.
+func TestOutcomeKeptBehindOutage(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d := node(t, pgstore.Options{URL: url, Dir: t.TempDir()})
+	k := keyOn(t, d)
+	p := begin(t, d, k)
+	if err := d.AnswerDown(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+		t.Fatal(err)
+	}
+	wait(t, "the kept outcome is written", func() bool {
+		is, err := d.Payment(t.Context(), p.ID)
+		return err == nil && is.State == pay.Settled
+	})
+}
+
+// A power cut leaves zeros behind the records of the outcome journal: their callers were never answered.
+func TestZerosBehindOutcomes(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url, dir := fresh(t, server), t.TempDir()
+	o := pgstore.Options{URL: url, Dir: dir}
+	d := node(t, o)
+	k := keyOn(t, d)
+	p := begin(t, d, k)
+	server.Stop(t)
+	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], append(kept, make([]byte, 4096)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, err := pgstore.Open(t.Context(), withKey(o))
+	if err != nil {
+		t.Fatalf("the node does not start: %v", err)
+	}
+	paidOnce(t, next, k, p)
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node whose DATABASE_URL was changed while outcomes wait in its folder says so.
+func TestOutcomesOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url, next, dir := fresh(t, server), fresh(t, server), t.TempDir()
+	d := node(t, pgstore.Options{URL: url, Dir: dir})
+	k := keyOn(t, d)
+	p := begin(t, d, k)
+	server.Stop(t)
+	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+	var log bytes.Buffer
+	node(t, pgstore.Options{URL: next, Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if !strings.Contains(log.String(), "outcomes-") {
+		t.Errorf("nothing is said: %s", log.String())
+	}
+}

@@ -53,6 +53,9 @@ const (
 // errAsk: the state lacks an answer. What is missing is in state.missing.
 var errAsk = errors.New("pgstore: not loaded yet")
 
+// errLocks: the operation needs locks that the batch lacks. They are in state.unlocked. It has changed nothing.
+var errLocks = errors.New("pgstore: not locked yet")
+
 // state holds what a batch has read, as the operations before have left it. Operations ask, and change
 // it; nothing but load and save talks to the database.
 type state struct {
@@ -80,6 +83,10 @@ type state struct {
 	eventIDs   map[string]bool
 	authorized map[question]bool
 	careful    bool // ids of new rows are looked for
+	// holds reports whether the batch has a lock; nil: locks are not looked at. unlocked has those that an
+	// operation turned out to need.
+	holds    func(name string) bool
+	unlocked []string
 
 	// What must be written.
 	wrote     map[string]bool // payments; true: new
@@ -215,6 +222,27 @@ func (s *state) overlay(p *pay.Payment) {
 			s.attempts[q] = max(n, p.Attempt)
 		}
 	}
+}
+
+// mayCount fails with errLocks unless the batch has the locks of the counters that a key's payment changes. A
+// repeat takes back the places of an earlier payment, which its call cannot name.
+func (s *state) mayCount(keyID string, changes []pay.CounterChange) error {
+	if s.holds == nil {
+		return nil
+	}
+	var list []pay.Counter
+	for _, c := range changes {
+		list = append(list, c.Counter)
+	}
+	for _, name := range counterLocks(keyID, list) {
+		if !s.holds(name) {
+			s.unlocked = append(s.unlocked, name)
+		}
+	}
+	if len(s.unlocked) > 0 {
+		return errLocks
+	}
+	return nil
 }
 
 // count applies changes to counters, all or none.

@@ -12,12 +12,26 @@ import (
 // maxWriters bounds the connections of the committer: one at work for each lane, and one that replaces a lost one.
 const maxWriters = lanes + 1
 
+// durable makes the database answer a commit only when that is on its disk, whatever a role or database is set
+// to. A database that knows no such setting is always like that.
+func durable(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && !connectionLost(err) {
+		return nil
+	}
+	return err
+}
+
 // byIndexes configures the connections of the committer. A plan is made once and kept, often while the
 // tables are small, and a table that was small when it was scanned grows to millions of rows. A database
 // that knows no such setting plans as it likes.
 func byIndexes(config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns, config.MinConns = maxWriters, 0
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		if err := durable(ctx, c); err != nil {
+			return err
+		}
 		for _, setting := range [][2]string{
 			{"plan_cache_mode", "force_generic_plan"},
 			{"enable_seqscan", "off"},

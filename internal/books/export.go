@@ -35,7 +35,7 @@ func (b *Books) ImportWallet(ctx context.Context, k pay.Key, network string, sec
 			Reason: "the wallet provider " + b.wallets.Name() + " takes no keys from elsewhere, and local does",
 		}
 	}
-	w, err := b.addWallet(ctx, k, network, true, func(_ context.Context, id, _ string) (pay.ProvidedWallet, error) {
+	w, err := b.addWallet(ctx, k, network, true, pay.UnclaimedWallets, func(_ context.Context, id, _ string) (pay.ProvidedWallet, error) {
 		return into.Import(id, secret)
 	})
 	if err == nil {

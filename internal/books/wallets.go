@@ -15,11 +15,22 @@ import (
 // CreateWallet makes a wallet, by default on base. *InputError, ErrWalletLimit, ErrKeyRevoked,
 // *SignerError.
 func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pay.Wallet, error) {
-	return b.addWallet(ctx, k, network, false, b.wallets.Create)
+	return b.addWallet(ctx, k, network, false, pay.UnclaimedWallets, b.wallets.Create)
+}
+
+// CreateWalletIfHas is CreateWallet for an unclaimed key that has so many wallets. If another node has made one
+// meanwhile: ErrWalletLimit.
+func (b *Books) CreateWalletIfHas(ctx context.Context, k pay.Key, network string, wallets int) (pay.Wallet, error) {
+	return b.addWallet(ctx, k, network, false, min(wallets+1, pay.UnclaimedWallets), b.wallets.Create)
+}
+
+// WalletCount counts the live wallets that a key owns, or its organization.
+func (b *Books) WalletCount(ctx context.Context, k pay.Key) (int, error) {
+	return b.store.WalletCount(ctx, k)
 }
 
 // addWallet stores a wallet that provide makes.
-func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, imported bool, provide provides) (pay.Wallet, error) {
+func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, imported bool, limit int, provide provides) (pay.Wallet, error) {
 	if network == "" {
 		network = "base"
 	}
@@ -39,7 +50,7 @@ func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, import
 		return pay.Wallet{}, fmt.Errorf("naming a wallet: %w", err)
 	}
 	for tries := 1; ; tries++ {
-		w, err := b.createWallet(ctx, k, id.String(), network, imported, provide)
+		w, err := b.createWallet(ctx, k, id.String(), network, imported, limit, provide)
 		if !errors.Is(err, pay.ErrAddressTaken) || imported || tries == maxLost {
 			return w, err
 		}
@@ -53,7 +64,7 @@ const maxLost = 100
 // provides makes a new wallet's key, or finds it.
 type provides func(ctx context.Context, id, network string) (pay.ProvidedWallet, error)
 
-func (b *Books) createWallet(ctx context.Context, k pay.Key, id, network string, imported bool, provide provides) (pay.Wallet, error) {
+func (b *Books) createWallet(ctx context.Context, k pay.Key, id, network string, imported bool, limit int, provide provides) (pay.Wallet, error) {
 	made, err := provide(ctx, id, network)
 	if err != nil {
 		return pay.Wallet{}, fmt.Errorf("creating a wallet with provider %s: %w", b.wallets.Name(), err)
@@ -61,7 +72,7 @@ func (b *Books) createWallet(ctx context.Context, k pay.Key, id, network string,
 	w := pay.Wallet{
 		ID: id, KeyID: k.ID, ProviderID: made.ProviderID, Network: network, Address: made.Address, Created: b.now().UTC(),
 	}
-	return w, b.store.CreateWallet(ctx, pay.NewWallet{Wallet: w, Secret: made.Secret, Plans: b.plans, Imported: imported}, pay.UnclaimedWallets)
+	return w, b.store.CreateWallet(ctx, pay.NewWallet{Wallet: w, Secret: made.Secret, Plans: b.plans, Imported: imported}, limit)
 }
 
 func (b *Books) roomForWallet(ctx context.Context, k pay.Key) error {

@@ -21,6 +21,10 @@ func (k Keys) Wallet(ctx context.Context, key pay.Key, network string) (pay.Wall
 // wallet is Wallet for callers that hold [Changes]. The first wallet of a key of the operator becomes
 // the deployment's, and is made if there is none.
 func (k Keys) wallet(ctx context.Context, key pay.Key, network string) (pay.Wallet, error) {
+	have, err := k.Books.WalletCount(ctx, key)
+	if err != nil {
+		return pay.Wallet{}, err
+	}
 	wallets, err := k.Books.ListWallets(ctx, key)
 	if err != nil {
 		return pay.Wallet{}, err
@@ -41,7 +45,15 @@ func (k Keys) wallet(ctx context.Context, key pay.Key, network string) (pay.Wall
 	case !none:
 		return deployments, k.Books.ShareWallet(ctx, deployments.ID, key.ID)
 	}
-	w, err := k.OwnWallet(ctx, key, network)
+	w, err := k.Books.CreateWalletIfHas(ctx, key, network, have)
+	if errors.Is(err, pay.ErrWalletLimit) { // another node may have made it
+		if now, countErr := k.Books.WalletCount(ctx, key); countErr == nil && now > have {
+			return k.wallet(ctx, key, network)
+		}
+	}
+	if err == nil {
+		k.told(key, w)
+	}
 	if err == nil && w.Address != nil {
 		err = k.Books.SetDeploymentWallet(ctx, w.ID)
 	}
@@ -54,10 +66,15 @@ func (k Keys) OwnWallet(ctx context.Context, key pay.Key, network string) (pay.W
 	if err != nil {
 		return pay.Wallet{}, err
 	}
+	k.told(key, w)
+	return w, nil
+}
+
+// told logs a new wallet.
+func (k Keys) told(key pay.Key, w pay.Wallet) {
 	address := "none, because no wallet provider is configured"
 	if w.Address != nil {
 		address = w.Address.String()
 	}
-	k.Log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", network, "address", address)
-	return w, nil
+	k.Log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", w.Network, "address", address)
 }

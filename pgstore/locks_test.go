@@ -1,0 +1,194 @@
+package pgstore_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/x402"
+)
+
+// held runs a statement in a transaction that stays open until release is called.
+func held(t *testing.T, url, sql string) (release func()) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), strings.Replace(url, "pool_max_conns=4&", "", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"BEGIN", sql} {
+		if _, err := c.Exec(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := false
+	release = func() {
+		if !done {
+			done = true
+			_, _ = c.Exec(context.Background(), "ROLLBACK")
+			_ = c.Close(context.Background())
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// blocked waits until n backends wait for locks.
+func blocked(t *testing.T, url string, n int) {
+	t.Helper()
+	wait(t, fmt.Sprintf("%d wait for locks", n), func() bool {
+		return run(t, url, `SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted`) >= n
+	})
+}
+
+// A repeat revives a doubted payment on one node, and takes its monthly place of the organization again. A key
+// of the same organization takes one on another node at the same time. Both places count.
+func TestRevivalTakesItsLocks(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	a, b := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
+	k1, k2 := keyOn(t, a), keyOn(t, a)
+	most := x402.NewAmount(1 << 60)
+	shared := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter("org/acme", a.Now()), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}, Max: &most}
+	first := callOf(k1, a.Now())
+	first.Place = shared
+	begun, err := a.Begin(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := begun.Payment
+	if _, _, err := a.Record(t.Context(), pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: a.Now(), Verdict: pay.VerdictRefused, Stage: pay.StageVerify, Release: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a.Counter(t.Context(), shared.Counter); err != nil || !n.IsZero() {
+		t.Fatalf("the refused payment holds %s places, %v", n, err)
+	}
+	release := held(t, url, `LOCK TABLE operations IN SHARE MODE`)
+	answers := make(chan error, 2)
+	go func() { // as the payer asks when a fresh challenge cannot be paid: the place only bounds the revival
+		again := &pay.Begin{Now: a.Now(), Owner: "a", CallIdentity: first.CallIdentity, Judgement: pay.Judgement{Revival: shared}}
+		got, err := a.Begin(context.Background(), again)
+		if err == nil && got.How != pay.Driven {
+			err = fmt.Errorf("the repeat got %d", got.How)
+		}
+		answers <- err
+	}()
+	blocked(t, url, 1)
+	go func() {
+		other := callOf(k2, b.Now())
+		other.Place = shared
+		_, err := b.Begin(context.Background(), other)
+		answers <- err
+	}()
+	blocked(t, url, 2)
+	release()
+	for range 2 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if n, err := a.Counter(t.Context(), shared.Counter); err != nil || n != x402.NewAmount(2) {
+		t.Errorf("two payments hold %s places, %v", n, err)
+	}
+	if err := a.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// longHost has more bytes than an index of PostgreSQL takes.
+func longHost() string {
+	var host strings.Builder
+	for i := range 200 {
+		sum := sha256.Sum256([]byte{byte(i), 7})
+		host.WriteString(hex.EncodeToString(sum[:]))
+	}
+	return host.String()
+}
+
+// One call that the database refuses does not take the outcomes down that wait with it.
+func TestRefusedCallTakesNoOutcomeDown(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	p := begin(t, d, k)
+	release := held(t, url, fmt.Sprintf(`SELECT FROM locks WHERE name = 'key/%s' FOR UPDATE`, k.ID))
+	first := make(chan error, 1)
+	go func() { _, err := d.Begin(context.Background(), callOf(k, d.Now())); first <- err }()
+	blocked(t, url, 1)
+	recorded, poison := make(chan error, 1), make(chan error, 1)
+	go func() {
+		b := callOf(k, d.Now())
+		b.New.Host, b.KeyName = longHost(), "an agent"
+		_, err := d.Begin(context.Background(), b)
+		poison <- err
+	}()
+	go func() { _, _, err := d.Record(context.Background(), settledOf(p)); recorded <- err }()
+	wait(t, "both are queued", func() bool { return d.Queued() == 2 })
+	release()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := <-poison; err == nil {
+		t.Error("a host that no index takes was written")
+	}
+	if err := <-recorded; err != nil && !errors.Is(err, pay.ErrQueued) {
+		t.Errorf("the outcome of a payment that was made: %v", err)
+	}
+	wait(t, "settled", func() bool { is, err := d.Payment(t.Context(), p.ID); return err == nil && is.State == pay.Settled })
+}
+
+// Payments of two keys, on two nodes, claim one transaction at the same time. One of them gets it.
+func TestTransactionIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	a, b := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
+	k1, k2 := keyOn(t, a), keyOn(t, a)
+	p1, p2 := begin(t, a, k1), begin(t, b, k2)
+	hash := fmt.Sprintf("0x%x", pay.HashOf("one transaction"))
+	release := held(t, url, `LOCK TABLE operations IN SHARE MODE`)
+	answers := make(chan error, 2)
+	record := func(d *pgstore.DB, p *pay.Payment) {
+		o := settledOf(p)
+		o.Transaction = hash
+		_, _, err := d.Record(context.Background(), o)
+		answers <- err
+	}
+	go record(a, p1)
+	blocked(t, url, 1)
+	go record(b, p2)
+	blocked(t, url, 2)
+	release()
+	refused := 0
+	for range 2 {
+		switch err := <-answers; {
+		case errors.Is(err, pay.ErrTransactionKnown):
+			refused++
+		case err != nil:
+			t.Error(err)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d of two payments were refused one transaction", refused)
+	}
+}
+
+// A database that is set to answer before a commit is on the disk does not get purser's commits so.
+func TestCommitsAreDurable(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := fresh(t, server)
+	run(t, url, `ALTER DATABASE postgres SET synchronous_commit = off`, `ALTER ROLE ALL SET synchronous_commit = off`)
+	d := node(t, pgstore.Options{URL: url})
+	if is := d.SynchronousCommit(t.Context()); strings.Contains(is, "off") {
+		t.Errorf("synchronous_commit of the connections: %s", is)
+	}
+}
