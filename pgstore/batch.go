@@ -376,10 +376,13 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 // keyLock names the lock of a key: its payments, counters and approvals.
 func keyLock(id string) string { return "key/" + id }
 
+// organizationPlaces begin the names of counters that end in the id of an organization, which its maker chooses.
+const organizationPlaces = "place/org/"
+
 // counterLocks names the locks of counters that a key may share with others.
 func counterLocks(keyID string, list []pay.Counter) (names []string) {
 	for _, c := range list {
-		if c != "" && !strings.Contains(string(c), keyID) {
+		if c != "" && (strings.HasPrefix(string(c), organizationPlaces) || !strings.Contains(string(c), keyID)) {
 			names = append(names, "counter/"+string(c))
 		}
 	}

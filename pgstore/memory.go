@@ -2,14 +2,18 @@ package pgstore
 
 import lru "github.com/hashicorp/golang-lru/v2"
 
-// memoryRows bounds what a node remembers of each sort.
-const memoryRows = 50_000
+const (
+	// memoryRows bounds what a node remembers of each sort.
+	memoryRows = 50_000
+	// maxCalls bounds the sorts of calls whose questions are remembered, each with up to maxHabits.
+	maxCalls = 2_000
+)
 
 // memory remembers things that never change, so that forgetting them costs only time.
 type memory[T any] struct{ *lru.Cache[string, T] }
 
-func newMemory[T any]() memory[T] {
-	m, err := lru.New[string, T](memoryRows)
+func newMemory[T any](rows int) memory[T] {
+	m, err := lru.New[string, T](rows)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}

@@ -86,7 +86,7 @@ var migrations embed.FS
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
-		scopes: newMemory[scope](), locked: newMemory[struct{}](), habits: newMemory[[]string](),
+		scopes: newMemory[scope](memoryRows), locked: newMemory[struct{}](memoryRows), habits: newMemory[[]string](maxCalls),
 	}
 	for i := range d.lanes {
 		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}
@@ -144,7 +144,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// bound makes the server end what hangs: a node that dies inside a transaction keeps its locks no longer.
+// bound makes the server end what hangs: a node that dies or stops inside a transaction keeps its locks for less
+// than batchTime, so that others do not begin an outage.
 // What the URL says counts more.
 func bound(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
@@ -152,7 +153,7 @@ func bound(config *pgx.ConnConfig) {
 	}
 	for name, value := range map[string]string{
 		"lock_timeout":                        "8s",
-		"idle_in_transaction_session_timeout": "10s",
+		"idle_in_transaction_session_timeout": "4s",
 	} {
 		if _, set := config.RuntimeParams[name]; !set {
 			config.RuntimeParams[name] = value

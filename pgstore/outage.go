@@ -286,7 +286,11 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 	}
 	b := &batch{DB: d}
 	if err := b.write(ctx, ops); err != nil {
-		return err
+		_, lost := errors.AsType[*lostCommit](err)
+		if lost || downClass(err) != "" || ctx.Err() != nil || len(list) == 0 {
+			return err
+		}
+		return d.writeEach(ctx, list, err)
 	}
 	for i, k := range list {
 		if err := b.results[i+1]; err != nil {
@@ -296,6 +300,22 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 		}
 		if k.after != nil {
 			d.wrote(k.after)
+		}
+	}
+	return nil
+}
+
+// writeEach writes kept changes one by one, because the database refuses one of them. That one is given up: recovery
+// reads from the chain what became of its payment.
+func (d *DB) writeEach(ctx context.Context, list []*kept, refusal error) error {
+	if len(list) == 1 {
+		d.log.ErrorContext(ctx, "store: the database refuses a kept outcome", "payment", list[0].Outcome.PaymentID, "outcome", string(list[0].Outcome.Verdict),
+			"transaction", list[0].Outcome.Transaction, "at", list[0].Outcome.At, "error", refusal)
+		return nil
+	}
+	for _, k := range list {
+		if err := d.writeKept(ctx, []*kept{k}); err != nil {
+			return err
 		}
 	}
 	return nil

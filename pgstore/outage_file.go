@@ -22,8 +22,8 @@ const (
 	fileWait = 2 * time.Second
 	// maxKept bounds the bytes of one outcome.
 	maxKept = 1 << 20
-	// keptHead is the length and the CRC-32C of a record.
-	keptHead = 8
+	// keptHead has the length of a record, and the CRC-32C of the length and of the record.
+	keptHead = 12
 )
 
 // outageFile has the outcomes that wait for the database, one record each. A node has its own.
@@ -77,8 +77,14 @@ func (f *outageFile) read() (list []*kept, err error) {
 		return nil, err
 	}
 	for rest := all; len(rest) >= keptHead; {
-		n, sum := int(binary.BigEndian.Uint32(rest)), binary.BigEndian.Uint32(rest[4:])
-		if n > maxKept || len(rest) < keptHead+n || zeros(rest) {
+		if zeros(rest) {
+			break
+		}
+		n, sum := int(binary.BigEndian.Uint32(rest)), binary.BigEndian.Uint32(rest[8:])
+		if n > maxKept || crc32.Checksum(rest[:4], castagnoli()) != binary.BigEndian.Uint32(rest[4:]) {
+			return nil, fmt.Errorf("%w: it is damaged at byte %d", ErrOutcomes, f.size)
+		}
+		if len(rest) < keptHead+n {
 			break // cut off
 		}
 		sealed := rest[keptHead : keptHead+n]
@@ -122,7 +128,8 @@ func (f *outageFile) append(list []*kept) error {
 		if len(sealed) > maxKept {
 			return fmt.Errorf("an outcome has %d bytes", len(sealed))
 		}
-		records = binary.BigEndian.AppendUint32(records, uint32(len(sealed))) //nolint:gosec // maxKept
+		length := binary.BigEndian.AppendUint32(nil, uint32(len(sealed))) //nolint:gosec // maxKept
+		records = binary.BigEndian.AppendUint32(append(records, length...), crc32.Checksum(length, castagnoli()))
 		records = binary.BigEndian.AppendUint32(records, crc32.Checksum(sealed, castagnoli()))
 		records = append(records, sealed...)
 	}

@@ -339,3 +339,62 @@ func TestOutcomesOfAnotherDatabase(t *testing.T) {
 		t.Errorf("nothing is said: %s", log.String())
 	}
 }
+
+// The database refuses one of the kept outcomes for good. The others are written, and payments go on.
+func TestRefusedOutcomeHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := fresh(t, server)
+	var log bytes.Buffer
+	d := node(t, pgstore.Options{URL: url, Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	k := keyOn(t, d)
+	refused, other := begin(t, d, k), begin(t, d, k)
+	run(t, url, fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.payment_id = '%s' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$`, refused.ID),
+		`CREATE TRIGGER refuse BEFORE INSERT ON spend FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	server.Stop(t)
+	for _, p := range []*pay.Payment{refused, other} {
+		if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+			t.Fatal(err)
+		}
+	}
+	server.Again(t)
+	wait(t, "writing again", func() bool { return d.Stats().Down == "" })
+	paidOnce(t, d, k, other)
+	if !strings.Contains(log.String(), "refuses a kept outcome") || !strings.Contains(log.String(), refused.ID) {
+		t.Errorf("nothing is said: %s", log.String())
+	}
+}
+
+// A damaged length does not hide the outcomes behind it.
+func TestDamagedLengthOfOutcome(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url, dir := fresh(t, server), t.TempDir()
+	o := pgstore.Options{URL: url, Dir: dir}
+	d := node(t, o)
+	p := begin(t, d, keyOn(t, d))
+	server.Stop(t)
+	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept[2] ^= 0x40
+	if err := os.WriteFile(files[0], kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pgstore.Open(t.Context(), withKey(o)); !errors.Is(err, pgstore.ErrOutcomes) {
+		t.Errorf("a damaged file opens: %v", err)
+	}
+}
