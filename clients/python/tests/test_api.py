@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import purserpay
-from purserpay import _options
+from purserpay import _models, _options
 from purserpay._callers import HttpxCaller, RequestsCaller
 from purserpay._calls import MAX_ANSWER, CallError
 
@@ -192,8 +192,8 @@ def test_answers_that_are_not_pursers(kind: str, body: Any) -> None:
 
 def test_flags_that_are_nonsense() -> None:
     with pytest.raises(ValueError, match="flags"):
-        purserpay.PaymentState.read({"id": "1", "state": "open", "flags": [1], "validBefore": ""})
-    assert purserpay.PaymentState.read({"id": "1", "state": "open", "validBefore": ""}).flags == ()
+        _models.read(purserpay.PaymentState, {"id": "1", "state": "open", "flags": [1], "validBefore": ""})
+    assert _models.read(purserpay.PaymentState, {"id": "1", "state": "open", "validBefore": ""}).flags == ()
 
 
 def test_lost(kind: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
@@ -189,17 +190,17 @@ def create_key(
     """``POST /api-keys``."""
     body = _given(label=label, key=key, organization_id=organization_id, plan=plan)
     headers = {"X-Internal-Secret": internal_secret} if internal_secret is not None else {}
-    return Operation("POST", "/api-keys", 201, models.ApiKey.read, body, headers)
+    return Operation("POST", "/api-keys", 201, partial(models.read, models.ApiKey), body, headers)
 
 
 def list_wallets() -> Operation[list[models.Wallet]]:
     """``GET /wallets/me``."""
-    return Operation("GET", "/wallets/me", 200, lambda data: models.listed(data, "wallets", models.Wallet.read))
+    return Operation("GET", "/wallets/me", 200, lambda data: models.listed(data, "wallets", models.Wallet))
 
 
 def create_wallet(network: str | None) -> Operation[models.Wallet]:
     """``POST /wallets``."""
-    return Operation("POST", "/wallets", 201, models.Wallet.read, _given(network=network))
+    return Operation("POST", "/wallets", 201, partial(models.read, models.Wallet), _given(network=network))
 
 
 def delete_wallet(wallet_id: str) -> Operation[None]:
@@ -237,23 +238,23 @@ class Order:
 
 def pay(order: Order) -> Operation[models.PayResult]:
     """``POST /v1/pay``."""
-    return Operation("POST", "/v1/pay", 200, models.PayResult.read, order.body, order.headers)
+    return Operation("POST", "/v1/pay", 200, models.read_pay_result, order.body, order.headers)
 
 
 def quote(order: Order) -> Operation[models.Quote]:
     """``POST /v1/quote``."""
-    return Operation("POST", "/v1/quote", 200, models.Quote.read, order.body, order.headers)
+    return Operation("POST", "/v1/quote", 200, partial(models.read, models.Quote), order.body, order.headers)
 
 
 def limits(door: str | None) -> Operation[models.Limits]:
     """``GET /v1/limits``."""
-    return Operation("GET", "/v1/limits" + _query(door=door), 200, models.Limits.read)
+    return Operation("GET", "/v1/limits" + _query(door=door), 200, partial(models.read, models.Limits))
 
 
 def list_payments(state: str | None, limit: int | None, before: str | None) -> Operation[list[models.Payment]]:
     """``GET /v1/payments``."""
     path = "/v1/payments" + _query(state=state, limit=limit, before=before)
-    return Operation("GET", path, 200, lambda data: models.listed(data, "payments", models.Payment.read))
+    return Operation("GET", path, 200, lambda data: models.listed(data, "payments", models.Payment))
 
 
 def get_payment(payment_id: str) -> Operation[models.Payment]:
@@ -269,11 +270,13 @@ def post_receipt(payment_id: str, value: str) -> Operation[models.Payment]:
 
 def list_spend(task: str | None, limit: int | None, before: str | None) -> Operation[models.SpendPage]:
     """``GET /v1/spend``."""
-    return Operation("GET", "/v1/spend" + _query(task=task, limit=limit, before=before), 200, models.SpendPage.read)
+    return Operation(
+        "GET", "/v1/spend" + _query(task=task, limit=limit, before=before), 200, partial(models.read, models.SpendPage)
+    )
 
 
 def _payment(data: Mapping[str, Any]) -> models.Payment:
-    return models.Payment.read(models.member(data, "payment"))
+    return models.read(models.OnePayment, data).payment
 
 
 def _given(**values: str | None) -> dict[str, str]:

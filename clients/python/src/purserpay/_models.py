@@ -7,15 +7,18 @@ stay decimal strings in the asset's smallest unit (USDC: millionths), times stay
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ._amounts import usdc
 from ._wire import PAYMENT_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from decimal import Decimal
 
 __all__ = [
@@ -31,59 +34,93 @@ __all__ = [
     "SpendEvent",
     "SpendPage",
     "Wallet",
+    "listed",
+    "read",
+    "read_pay_result",
 ]
 
+T = TypeVar("T")
+
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
+# Members that the JSON spells in another way than purser's snake_case.
+_CAMEL = {
+    "valid_before": "validBefore",
+    "pay_to": "payTo",
+    "per_minute": "perMinute",
+    "price_guard": "priceGuard",
+    "allow_hosts": "allowHosts",
+    "deny_hosts": "denyHosts",
+    "allow_payees": "allowPayees",
+    "deny_payees": "denyPayees",
+}
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
-    value = data.get(name)
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is not a string")
+def read(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Read an object of a class by the types of its members. Raises ``ValueError``."""
+    found: dict[str, Any] = {}
+    plain: Any = kind
+    for name, hint, needed in _members(plain):
+        value = data.get(_CAMEL.get(name, name))
+        if value is None and not needed:
+            continue
+        if get_origin(hint) is not UnionType:
+            found[name] = _value(name, hint, value)
+        else:  # "" is nothing as well
+            found[name] = None if value is None or value == "" else _value(name, get_args(hint)[0], value)
+    return kind(**found)
+
+
+@cache
+def _members(kind: type[Any]) -> list[tuple[str, Any, bool]]:
+    """List the members of a class with their types, and whether they have no default."""
+    hints = get_type_hints(kind)
+    return [
+        (one.name, hints[one.name], one.default is dataclasses.MISSING) for one in dataclasses.fields(kind) if one.init
+    ]
+
+
+def _value(name: str, kind: Any, value: Any) -> Any:
+    """Check the value of a member, and read it."""
+    if get_origin(kind) is tuple:
+        if value is None and get_args(kind)[0] is str:  # lists of words may be left out
+            return ()
+        if not isinstance(value, list):
+            raise ValueError(f"{name} is not a list")
+        return tuple(_value(name, get_args(kind)[0], one) for one in value)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} is not an object")
+        plain: Any = kind
+        return read(plain, value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{name} is not a {kind.__name__}")
     return value
 
 
-def _optional(data: Mapping[str, Any], name: str) -> str | None:
-    value = data.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} is not a string")
-    return value or None
+def listed(data: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
+    """Read a member that is a list of objects."""
+    entries = data.get(name)
+    if not isinstance(entries, list):
+        raise ValueError(f"{name} is not a list")
+    return [_value(name, kind, entry) for entry in entries]
 
 
-def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = data.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{name} is not a list of strings")
-    return tuple(value)
-
-
-def _flags(data: Mapping[str, Any]) -> tuple[str, ...]:
-    return _texts(data, "flags")
-
-
-def _number(data: Mapping[str, Any], name: str) -> int:
-    value = data.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} is not a whole number")
-    return value
-
-
-def listed(data: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
-    """The members of a list, each read by a function."""
-    value = data.get(name)
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise ValueError(f"{name} is not a list of objects")
-    return [read(entry) for entry in value]
-
-
-def member(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A member that is an object."""
-    value = data.get(name)
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is not an object")
-    return value
+def read_pay_result(data: Mapping[str, Any]) -> PayResult:
+    """Read the answer of ``POST /v1/pay``. A purser that knows only SPEC.md leaves some members out."""
+    signature, header = data.get("paymentSignature"), data.get("paymentHeader")
+    header = PAYMENT_HEADERS[0] if header is None else header
+    if not isinstance(signature, str) or not _SIGNATURE.fullmatch(signature):
+        raise ValueError("paymentSignature is not base64")
+    if header not in PAYMENT_HEADERS:
+        raise ValueError("paymentHeader is not one for payments")
+    try:
+        payment: PaymentState | None = _value("payment", PaymentState, data.get("payment"))
+    except ValueError:
+        payment = None
+    transaction = data.get("transaction")
+    if transaction is not None and not isinstance(transaction, str):
+        raise ValueError("transaction is not a str")
+    return PayResult(signature, header, data.get("settled") is True, transaction or "", payment)
 
 
 @dataclass(frozen=True)
@@ -93,11 +130,6 @@ class ApiKey:
     id: str
     label: str
     key: str = field(repr=False)
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> ApiKey:
-        """Read the answer of ``POST /api-keys``."""
-        return cls(_text(data, "id"), _text(data, "label"), _text(data, "key"))
 
 
 @dataclass(frozen=True)
@@ -109,11 +141,6 @@ class Wallet:
     network: str
     address: str | None
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Wallet:
-        """Read a wallet of ``/wallets``."""
-        return cls(_text(data, "id"), _text(data, "wallet_id"), _text(data, "network"), _optional(data, "address"))
-
 
 @dataclass(frozen=True)
 class PaymentState:
@@ -123,11 +150,6 @@ class PaymentState:
     state: str
     flags: tuple[str, ...]
     valid_before: str
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> PaymentState:
-        """Read the ``payment`` member of an answer of ``POST /v1/pay``."""
-        return cls(_text(data, "id"), _text(data, "state"), _flags(data), _text(data, "validBefore"))
 
 
 @dataclass(frozen=True)
@@ -142,28 +164,6 @@ class PayResult:
     settled: bool
     transaction: str
     payment: PaymentState | None
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> PayResult:
-        """Read the answer of ``POST /v1/pay``. A purser that knows only SPEC.md leaves some members out."""
-        signature = _text(data, "paymentSignature")
-        header = data.get("paymentHeader")
-        header = PAYMENT_HEADERS[0] if header is None else header
-        if not _SIGNATURE.fullmatch(signature):
-            raise ValueError("paymentSignature is not base64")
-        if header not in PAYMENT_HEADERS:
-            raise ValueError("paymentHeader is not one for payments")
-        try:
-            payment = PaymentState.read(member(data, "payment"))
-        except ValueError:
-            payment = None
-        return cls(
-            payment_signature=signature,
-            payment_header=header,
-            settled=data.get("settled") is True,
-            transaction=_optional(data, "transaction") or "",
-            payment=payment,
-        )
 
 
 @dataclass(frozen=True)
@@ -185,25 +185,12 @@ class Payment:
     reason: str | None = None
     task: str | None = None
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Payment:
-        """Read a payment of ``/v1/payments``."""
-        return cls(
-            id=_text(data, "id"),
-            state=_text(data, "state"),
-            flags=_flags(data),
-            valid_before=_text(data, "validBefore"),
-            settlement=_text(data, "settlement"),
-            amount=_text(data, "amount"),
-            currency=_text(data, "currency"),
-            network=_text(data, "network"),
-            pay_to=_text(data, "payTo"),
-            request_url=_text(data, "request_url"),
-            transaction=_text(data, "transaction"),
-            created_at=_text(data, "created_at"),
-            reason=_optional(data, "reason"),
-            task=_optional(data, "task"),
-        )
+
+@dataclass(frozen=True)
+class OnePayment:
+    """An answer about one payment."""
+
+    payment: Payment
 
 
 @dataclass(frozen=True)
@@ -219,20 +206,6 @@ class SpendEvent:
     task: str | None = None
     corrects: str | None = None
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> SpendEvent:
-        """Read an event of ``/v1/spend``."""
-        return cls(
-            id=_text(data, "id"),
-            amount=_text(data, "amount"),
-            currency=_text(data, "currency"),
-            request_url=_text(data, "request_url"),
-            created_at=_text(data, "created_at"),
-            payment_id=_optional(data, "payment_id"),
-            task=_optional(data, "task"),
-            corrects=_optional(data, "corrects"),
-        )
-
 
 @dataclass(frozen=True)
 class Pending:
@@ -240,11 +213,6 @@ class Pending:
 
     count: int
     amount: str
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Pending:
-        """Read the ``pending`` member of ``/v1/spend``."""
-        return cls(_number(data, "count"), _text(data, "amount"))
 
 
 @dataclass(frozen=True)
@@ -254,11 +222,13 @@ class SpendPage:
     events: tuple[SpendEvent, ...]
     pending: Pending | None
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> SpendPage:
-        """Read the answer of ``GET /v1/spend``."""
-        pending = Pending.read(member(data, "pending")) if data.get("pending") is not None else None
-        return cls(tuple(listed(data, "events", SpendEvent.read)), pending)
+
+@dataclass(frozen=True)
+class Purse:
+    """The wallet that a quote would be paid from."""
+
+    id: str | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True)
@@ -274,8 +244,7 @@ class Quote:
     network: str
     asset: str
     pay_to: str
-    wallet_id: str | None = None
-    wallet_address: str | None = None
+    wallet: Purse | None = None
     repeats: PaymentState | None = None
 
     @property
@@ -283,21 +252,15 @@ class Quote:
         """The amount in USDC."""
         return usdc(self.amount)
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Quote:
-        """Read the answer of ``POST /v1/quote``."""
-        wallet = member(data, "wallet") if data.get("wallet") is not None else {}
-        return cls(
-            amount=_text(data, "amount"),
-            price=_text(data, "price"),
-            currency=_text(data, "currency"),
-            network=_text(data, "network"),
-            asset=_text(data, "asset"),
-            pay_to=_text(data, "payTo"),
-            wallet_id=_optional(wallet, "id"),
-            wallet_address=_optional(wallet, "address"),
-            repeats=PaymentState.read(member(data, "repeats")) if data.get("repeats") is not None else None,
-        )
+    @property
+    def wallet_id(self) -> str | None:
+        """The ``id`` of the wallet that would pay."""
+        return self.wallet.id if self.wallet else None
+
+    @property
+    def wallet_address(self) -> str | None:
+        """The address of the wallet that would pay."""
+        return self.wallet.address if self.wallet else None
 
 
 @dataclass(frozen=True)
@@ -311,12 +274,6 @@ class Limit:
     left: str | None = None
     resets: str | None = None
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Limit:
-        """Read one of the ``limits`` of ``GET /v1/limits``."""
-        more = {name: _optional(data, name) for name in ("of", "spent", "left", "resets")}
-        return cls(_text(data, "rule"), _text(data, "limit"), **more)
-
 
 @dataclass(frozen=True)
 class Quota:
@@ -326,19 +283,14 @@ class Quota:
     used: int
     resets: str
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Quota:
-        """Read the ``quota`` of ``GET /v1/limits``."""
-        return cls(_number(data, "limit"), _number(data, "used"), _text(data, "resets"))
-
 
 @dataclass(frozen=True)
 class Limits:
     """What a key may spend at one door. ``pays`` is false while the key is paused, or may not pay there."""
 
     door: str
-    pays: bool
     limits: tuple[Limit, ...]
+    pays: bool = False
     per_minute: int | None = None
     price_guard: int | None = None
     allow_hosts: tuple[str, ...] = ()
@@ -346,19 +298,3 @@ class Limits:
     allow_payees: tuple[str, ...] = ()
     deny_payees: tuple[str, ...] = ()
     quota: Quota | None = None
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Limits:
-        """Read the answer of ``GET /v1/limits``."""
-        return cls(
-            door=_text(data, "door"),
-            pays=data.get("pays") is True,
-            limits=tuple(listed(data, "limits", Limit.read)),
-            per_minute=_number(data, "perMinute") if data.get("perMinute") is not None else None,
-            price_guard=_number(data, "priceGuard") if data.get("priceGuard") is not None else None,
-            allow_hosts=_texts(data, "allowHosts"),
-            deny_hosts=_texts(data, "denyHosts"),
-            allow_payees=_texts(data, "allowPayees"),
-            deny_payees=_texts(data, "denyPayees"),
-            quota=Quota.read(member(data, "quota")) if data.get("quota") is not None else None,
-        )
