@@ -5,7 +5,7 @@ import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
 import { bareUrl, needKey, type PaymentOptions } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import { Payer, type Sent, type Terms } from "./purchase.js";
 
 /** What is needed of an axios configuration. */
 export interface AxiosConfig {
@@ -18,6 +18,8 @@ export interface AxiosConfig {
   adapter?: unknown;
   signal?: unknown;
   maxRedirects?: number | undefined;
+  /** What is said of this request's payment. */
+  purser?: Terms;
 }
 
 /** What is needed of an axios response. */
@@ -66,6 +68,16 @@ export function payWithAxios(instance: AxiosLike, options: PaymentOptions): () =
   return () => {
     instance.interceptors.request.eject(id);
   };
+}
+
+const wrapped = new WeakSet();
+
+/** Makes an existing instance pay, and returns it. Once: a second time is an error. */
+export function wrap<A extends AxiosLike>(instance: A, options: PaymentOptions): A {
+  if (wrapped.has(instance)) throw new TypeError("this axios instance pays already");
+  payWithAxios(instance, options);
+  wrapped.add(instance);
+  return instance;
 }
 
 /** What our adapters were put around. */
@@ -143,6 +155,7 @@ class Call {
       challenge,
       signal: this.#signal,
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
+      terms: this.config.purser ?? {},
       blocked: this.#blocked(moved),
       digest: () => digestOf(bodyOf(this.#kept.again?.())),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),

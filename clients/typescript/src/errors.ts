@@ -284,7 +284,7 @@ export class UnclearError<R = unknown> extends PurserError {
   declare readonly resume: Resume<R>;
   constructor(message: string, resume: Resume<R>, facts?: ErrorFacts) {
     super("unclear", message, facts);
-    Object.defineProperty(this, "resume", { value: resume });
+    Object.defineProperty(this, "resume", { value: resume, configurable: true });
   }
 }
 
@@ -297,7 +297,7 @@ export class RejectedError<R = unknown> extends PurserError {
   constructor(message: string, reason: string | undefined, resume: Resume<R>, facts?: ErrorFacts) {
     super("rejected", message, facts);
     this.reason = reason;
-    Object.defineProperty(this, "resume", { value: resume });
+    Object.defineProperty(this, "resume", { value: resume, configurable: true });
   }
 }
 

@@ -116,13 +116,21 @@ export async function readUpTo(
   }
 }
 
+interface Cuttable {
+  locked?: boolean;
+  cancel?: () => Promise<void>;
+  destroy?: () => unknown;
+  on?: (event: "error", listener: () => void) => unknown;
+}
+
 /** Cuts an answer's body that is not needed, so that its connection is free. It may be a stream of Node's. */
 export function discard(body: unknown): void {
-  const stream = body as { locked?: unknown; cancel?: unknown; destroy?: unknown } | null | undefined;
-  if (typeof stream?.destroy === "function") (stream as { destroy(): void }).destroy();
-  else if (typeof stream?.cancel === "function" && stream.locked !== true) {
-    (stream as ReadableStream).cancel().catch(() => undefined);
-  }
+  if (typeof body !== "object" || body === null) return;
+  const stream = body as Cuttable;
+  if (stream.destroy) {
+    stream.on?.("error", () => undefined); // some fail when they are destroyed
+    stream.destroy();
+  } else if (stream.cancel && !stream.locked) stream.cancel().catch(() => undefined);
 }
 
 function parse(bytes: Uint8Array): Record<string, unknown> {

@@ -44,5 +44,5 @@ export {
 } from "./errors.js";
 export { type PayingFetch, type PayingInit, wrapFetch } from "./fetch.js";
 export type { Fetch, PaymentInfo, PaymentOptions, PurserOptions, Settlement } from "./options.js";
-export { usdc } from "./options.js";
+export { fromEnv, usdc } from "./options.js";
 export { paymentOf, type PaymentSummary, type Terms } from "./purchase.js";

@@ -155,6 +155,25 @@ function time(name: string, given: number, least: number): number {
   throw new TypeError(`${name} must be a whole number of milliseconds from ${least} to ${longest}`);
 }
 
+/**
+ * Options of the environment: `PURSER_KEY`, `PURSER_URL`, and what else is set of `PURSER_MAX_AMOUNT`, `PURSER_ALLOW_HOSTS`
+ * (commas between) and `PURSER_TASK`. What is given comes first.
+ */
+export function fromEnv(given: Partial<PaymentOptions> = {}): PaymentOptions {
+  const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
+  const env = process?.env ?? {};
+  const read: Partial<PaymentOptions> = {};
+  if (env["PURSER_KEY"]) read.apiKey = env["PURSER_KEY"];
+  if (env["PURSER_URL"]) read.baseUrl = env["PURSER_URL"];
+  if (env["PURSER_MAX_AMOUNT"]) read.maxAmount = env["PURSER_MAX_AMOUNT"];
+  if (env["PURSER_ALLOW_HOSTS"]) read.allowHosts = env["PURSER_ALLOW_HOSTS"].split(",").map((host) => host.trim());
+  if (env["PURSER_TASK"]) read.task = env["PURSER_TASK"];
+  const { apiKey, baseUrl, ...more } = { ...read, ...given };
+  if (!apiKey) throw new TypeError("PURSER_KEY is not set");
+  if (!baseUrl) throw new TypeError("PURSER_URL is not set");
+  return { apiKey, baseUrl, ...more };
+}
+
 /** Fails when there is no key: an environment variable that is not set shall not show first when something costs money. */
 export function needKey(o: PurserOptions): void {
   if (!o.apiKey) throw new TypeError("apiKey is not set");

@@ -110,6 +110,12 @@ export function paymentOf(answer: object): PaymentSummary | undefined {
   return summaries.get(answer);
 }
 
+/** Lets another form of an answer tell what the answer was paid with. */
+export function passOn(from: object, to: object): void {
+  const summary = summaries.get(from);
+  if (summary) summaries.set(to, summary);
+}
+
 /** Pays for logical requests with one key. */
 export class Payer {
   readonly connection: Connection;

@@ -54,8 +54,8 @@ export function deadline(ms: number, what: string, outer?: AbortSignal): { signa
   return { signal: outer ? either(outer, controller) : controller.signal, clear };
 }
 
-// AbortSignal.any lets go of signals that nobody needs any more; older runtimes do not have it.
-function either(outer: AbortSignal, own: AbortController): AbortSignal {
+/** A signal that fires with either. AbortSignal.any lets go of signals that are not needed; older runtimes lack it. */
+export function either(outer: AbortSignal, own: AbortController): AbortSignal {
   if (typeof AbortSignal.any === "function") return AbortSignal.any([outer, own.signal]);
   const follow = () => {
     own.abort(reasonOf(outer));

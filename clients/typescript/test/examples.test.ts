@@ -4,7 +4,6 @@ import { execFile } from "node:child_process";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { apiKey, cut, fakePurser, json, paymentsOf, seller } from "./fake.js";
 import { startWorld, type World } from "./world.js";
 
 const examples = fileURLToPath(new URL("../examples", import.meta.url));
@@ -24,7 +23,7 @@ describe("examples", () => {
     world.close();
   });
 
-  for (const name of ["plain", "axios", "langchain-tool"]) {
+  for (const name of ["plain", "langchain-tool"]) {
     it(name, async () => {
       const before = await world.balance();
       const urls = [`${world.sellers["official-v2"]}/paid`, `${world.sellers["sandbox"]}/weather`];
@@ -36,17 +35,4 @@ describe("examples", () => {
       assert.equal(before - (await world.balance()), 10_000n);
     });
   }
-
-  it("openai, whose own retries cost nothing", async (t) => {
-    const purser = await fakePurser(t);
-    const shop = await seller(t, (req, res, body, n) => {
-      if (n <= 2) return cut(req, res, body, n); // this client's resend is lost as well: it is openai that repeats
-      const message = { role: "assistant", content: `hello from ${(JSON.parse(body) as { model: string }).model}` };
-      return json(res, 200, { id: "1", object: "chat.completion", choices: [{ index: 0, message, finish_reason: "stop" }] });
-    });
-    assert.equal(await run("openai", [`${shop.url}/v1`], purser.url, apiKey), "hello from any\n");
-    assert.equal(paymentsOf(shop).length, 3);
-    assert.equal(new Set(paymentsOf(shop)).size, 1);
-    assert.equal(shop.got[0]?.url, "/v1/chat/completions");
-  });
 });
