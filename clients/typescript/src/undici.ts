@@ -1,5 +1,4 @@
 // The same for `undici.request`, which is known here by its form only: it is no dependency.
-import type { PayingInit } from "./fetch.js";
 import { discard } from "./http.js";
 import { needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Terms } from "./purchase.js";
