@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/pay"
@@ -52,12 +54,36 @@ func callOf(k pay.Key, now time.Time) *pay.Begin {
 	}
 }
 
-// BenchmarkPay pays from hot budgets: two operations each.
+// BenchmarkPay pays from hot budgets: two operations each. It counts what a payment costs the database.
 func BenchmarkPay(b *testing.B) {
-	server := pgtest.Start(b)
+	server := pgtest.Start(b, "shared_preload_libraries=pg_stat_statements")
+	server.Exec(b, `CREATE EXTENSION pg_stat_statements`)
 	for _, w := range []workload{{1, 1, 1}, {1, 8, 1}, {1, 64, 1}, {1, 64, 64}, {3, 64, 1}, {3, 64, 64}} {
-		b.Run(w.String(), func(b *testing.B) { w.run(b, fresh(b, server)) })
+		b.Run(w.String(), func(b *testing.B) {
+			url := fresh(b, server)
+			before := costOf(b, server)
+			w.run(b, url)
+			after := costOf(b, server)
+			for i, unit := range []string{"transactions", "statements", "WAL-bytes", "disk-bytes"} {
+				b.ReportMetric((after[i]-before[i])/float64(b.N), unit+"/payment")
+			}
+		})
 	}
+}
+
+// costOf reads the server's counts of transactions, statements, bytes of WAL and bytes of tables and indexes.
+func costOf(b *testing.B, server *pgtest.Server) (cost [4]float64) {
+	b.Helper()
+	c, err := pgx.Connect(b.Context(), server.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = c.QueryRow(b.Context(), `SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())::float8, (SELECT sum(calls) FROM pg_stat_statements)::float8,
+		(pg_current_wal_insert_lsn() - '0/0')::float8, pg_database_size(current_database())::float8`).Scan(&cost[0], &cost[1], &cost[2], &cost[3])
+	if err := errors.Join(err, c.Close(b.Context())); err != nil {
+		b.Fatal(err)
+	}
+	return cost
 }
 
 // BenchmarkFarAway pays over a network on which an answer takes a while.
