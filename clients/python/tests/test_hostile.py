@@ -14,18 +14,22 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
+import aiohttp
 import anyio
 import httpx
 import pytest
 import requests
 import trio
+import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPDigestAuth
 from urllib3.util import Retry
 
 import purserpay
+import purserpay.aiohttp
 import purserpay.httpx
 import purserpay.requests
+import purserpay.urllib3
 from purserpay import _bodies as bodies
 
 from .clients import Buy, FakeAdapter, HttpxClient, RequestsClient, Says, Seen, _httpx_handler, options
@@ -88,6 +92,23 @@ def played(server: Callable[[Seen], Says]) -> Handle:
 
 def buy_with(kind: str, given: purserpay.Options, url: str, **more: Any) -> tuple[int, bytes]:
     """Buy over real connections."""
+    if kind == "urllib3":
+        with purserpay.urllib3.PoolManager(given, retries=False) as pools:
+            answered = pools.request("GET", url, **more)
+            return answered.status, answered.data
+    if kind == "aiohttp":
+
+        async def get() -> tuple[int, bytes]:
+            paying = purserpay.aiohttp.PurserMiddleware(given)
+            timeout = aiohttp.ClientTimeout(sock_read=more.get("timeout", 60))
+            try:
+                async with aiohttp.ClientSession(middlewares=[paying], timeout=timeout, trust_env=True) as session:
+                    async with session.get(url) as response:
+                        return response.status, await response.read()
+            finally:
+                await paying.close()
+
+        return anyio.run(get)
     if kind != "requests":
         more = {"timeout": 60, **more}  # httpx's own is 5 s
     if kind == "httpx":
@@ -107,10 +128,10 @@ def buy_with(kind: str, given: purserpay.Options, url: str, **more: Any) -> tupl
     return anyio.run(go)
 
 
-KINDS = ["httpx", "httpx-async", "requests"]
+KINDS = ["httpx", "httpx-async", "requests", "urllib3", "aiohttp"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "urllib3"])  # which has no such proxy
 def test_the_environments_proxy_is_not_for_purser(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, seller = FakePurser(), FakeSeller()
     through: list[str] = []
@@ -223,8 +244,16 @@ def test_a_paid_answer_may_take_longer_than_others(kind: str) -> None:
         assert caught.value.payment_id is not None
 
 
-def test_the_programs_timeout_holds_for_the_body() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_programs_timeout_holds_for_the_body(kind: str) -> None:
     over = threading.Event()
+    slow: dict[str, Any] = {
+        "httpx": httpx.ReadTimeout,
+        "httpx-async": httpx.ReadTimeout,
+        "requests": requests.ConnectionError,
+        "urllib3": urllib3.exceptions.ReadTimeoutError,
+        "aiohttp": aiohttp.SocketTimeoutError,
+    }
 
     def stalls(request: BaseHTTPRequestHandler, body: bytes) -> None:
         if not request.headers.get("PAYMENT-SIGNATURE"):
@@ -240,8 +269,9 @@ def test_the_programs_timeout_holds_for_the_body() -> None:
     with serving(stalls) as shop, serving(played(FakePurser())) as api:
         began = time.monotonic()
         try:
-            with pytest.raises(httpx.ReadTimeout):
-                buy_with("httpx", options(base_url=api), shop + "/paid", timeout=httpx.Timeout(60, read=1.5))
+            with pytest.raises(slow[kind]):
+                timeout: Any = httpx.Timeout(60, read=1.5) if kind.startswith("httpx") else 1.5
+                buy_with(kind, options(base_url=api), shop + "/paid", timeout=timeout)
         finally:
             over.set()
         assert time.monotonic() - began < 20

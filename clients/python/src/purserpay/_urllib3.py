@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ._calls import Call
 
-__all__ = ["Caller", "decoded", "hold", "made", "one_shot", "peek"]
+__all__ = ["Caller", "decoded", "expect", "hold", "made", "one_shot", "peek"]
 
 
 async def peek(raw: Any) -> tuple[Any, bytes | None]:
@@ -47,6 +47,14 @@ async def hold(raw: Any) -> urllib3.HTTPResponse:
 def made(status: int, headers: Any, body: bytes, reason: str | None) -> urllib3.HTTPResponse:
     """Make an answer that no connection brings."""
     return urllib3.HTTPResponse(io.BytesIO(body), headers=headers, status=status, reason=reason, preload_content=False)
+
+
+def expect(raw: Any, timeout: float | None) -> None:
+    """Give the reads of a body a timeout of their own: urllib3 leaves the socket with that of the headers."""
+    reader = getattr(getattr(getattr(raw, "_fp", None), "fp", None), "raw", None)
+    sock: Any = getattr(reader, "_sock", None)
+    if hasattr(sock, "settimeout"):
+        sock.settimeout(timeout)
 
 
 def decoded(encoding: str | None, raw: bytes, limit: int) -> bytes:

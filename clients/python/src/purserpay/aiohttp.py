@@ -6,6 +6,7 @@ that is sent, can go nowhere else. BEHAVIOUR.md says what happens; here is only 
 
 from __future__ import annotations
 
+import asyncio
 import time
 import warnings
 from collections import OrderedDict
@@ -175,8 +176,19 @@ class _Wire:
         self._handler = handler
 
     async def send(self, step: flow.Send) -> flow.Reply:
-        request = self._request
+        request: Any = self._request
+        own = request.send
+        protocol, timeout = None, None
+
+        async def patient(connection: Any) -> Any:
+            """Send as ever, but wait for the headers as long as a payment may take."""
+            nonlocal protocol, timeout
+            protocol = connection.protocol
+            timeout, protocol.read_timeout = protocol.read_timeout, step.timeout
+            return await own(connection)
+
         request.headers[step.name] = step.value
+        request.send = patient
         try:
             with anyio.fail_after(step.timeout):
                 response = await self._handler(request)
@@ -184,6 +196,10 @@ class _Wire:
             raise flow.SendError from error
         finally:  # the payment is not to be sent again by anything else
             request.headers.popall(step.name, None)
+            request.send = own
+            if protocol is not None:
+                protocol.read_timeout = timeout
+                protocol._reschedule_timeout()  # noqa: SLF001 — the clock runs already
         # Where programs and errors look for what was sent.
         response._request_info = request.request_info  # noqa: SLF001
         return _reply(response)
@@ -265,8 +281,8 @@ class _Caller:
                     data += chunk
                     if len(data) > MAX_ANSWER:
                         raise CallError(f"its answer is larger than {MAX_ANSWER} bytes")
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError) and time.monotonic() >= until:
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+            if time.monotonic() >= until:
                 raise CallError(f"no whole answer within {call.timeout:g} s") from error
             connected = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.InvalidURL))
             raise CallError(f"{type(error).__name__}: {error}", reached=connected) from error

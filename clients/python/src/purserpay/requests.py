@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import requests
+import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 
 from . import _bodies as bodies
@@ -22,7 +23,7 @@ from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
 from ._receipts import CLOSE_WITHIN
-from ._urllib3 import decoded, hold, made, one_shot, peek
+from ._urllib3 import decoded, expect, hold, made, one_shot, peek
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -183,7 +184,9 @@ class _Wire:
         self._sent = sent
         self._body = body
         timeout = how["timeout"]
-        self._connect = timeout[0] if isinstance(timeout, tuple) else getattr(timeout, "connect_timeout", timeout)
+        if isinstance(timeout, urllib3.Timeout):
+            timeout = (timeout.connect_timeout, timeout.read_timeout)
+        self._connect, self._read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         self._how = how
 
     async def send(self, step: flow.Send) -> flow.Reply:
@@ -197,6 +200,7 @@ class _Wire:
             response = self._adapter.send(request, **{**self._how, "timeout": timeout})
         except Exception as error:
             raise flow.SendError from error
+        expect(response.raw, self._read)
         # The copy has the payment, which is not to follow a redirect or to be sent again by anybody else.
         response.request = self.request
         return _reply(response)

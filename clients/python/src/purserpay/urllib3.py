@@ -21,7 +21,7 @@ from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
 from ._receipts import CLOSE_WITHIN
-from ._urllib3 import Caller, decoded, hold, made, one_shot, peek
+from ._urllib3 import Caller, decoded, expect, hold, made, one_shot, peek
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -221,15 +221,18 @@ class _Wire:
         headers[step.name] = step.value
         if isinstance(self._again, bodies.File):
             self._again.rewind()
-        given = self._more.get("timeout")
-        connect = given.connect_timeout if isinstance(given, urllib3.Timeout) else given
-        timeout = urllib3.Timeout(
-            connect=connect if isinstance(connect, (int, float)) else step.timeout, read=step.timeout
-        )
+        # What the program, or else the pool, says of times.
+        pool = self._pool.__self__
+        own = pool._get_timeout(self._more.get("timeout", pool.timeout))  # noqa: SLF001
+        connect, read = own.connect_timeout, own.read_timeout
+        connect = connect if isinstance(connect, (int, float)) else step.timeout
+        timeout = urllib3.Timeout(connect=connect, read=step.timeout)
         try:
-            return _reply(self.open(headers, timeout=timeout))
+            response = self.open(headers, timeout=timeout)
         except Exception as error:
             raise flow.SendError from error
+        expect(response, read if isinstance(read, (int, float)) else None)
+        return _reply(response)
 
     async def peek(self, reply: flow.Reply) -> bytes | None:
         reply.native, start = await peek(reply.native)
