@@ -5,14 +5,14 @@ import { root, run, tsc } from "./run.mjs";
 const strict = { strict: true, noEmit: true, skipLibCheck: false, exactOptionalPropertyTypes: true, target: "ES2022" };
 const ways = {
   "ES module, Node's types": { module: "nodenext", lib: ["ES2022"], types: ["node"] },
+  "ES module, got, undici, OpenTelemetry": { module: "nodenext", lib: ["ES2022", "DOM"], types: ["node"], skipLibCheck: true, files: ["wrappers"] },
   "CommonJS, Node's types": { module: "nodenext", lib: ["ES2022"], types: ["node"], commonjs: true },
-  "bundler, DOM": { module: "esnext", moduleResolution: "bundler", lib: ["ES2022", "DOM", "DOM.AsyncIterable"], types: [] },
+  "bundler, DOM": { ...{ module: "esnext", moduleResolution: "bundler", types: [] }, lib: ["ES2022", "DOM", "DOM.AsyncIterable"], files: ["fetch", "axios"] },
 };
 const dir = `${root}/.types`; // inside the package, so that it finds itself by its name
-for (const [name, { commonjs, ...options }] of Object.entries(ways)) {
+for (const [name, { commonjs, files = ["fetch"], ...options }] of Object.entries(ways)) {
   mkdirSync(dir, { recursive: true });
   const extension = commonjs ? "cts" : "ts";
-  const files = ["fetch", ...(options.types.length ? [] : ["axios"])];
   for (const file of files) {
     writeFileSync(`${dir}/${file}.${extension}`, `${await source(file)}`);
   }

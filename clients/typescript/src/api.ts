@@ -3,11 +3,13 @@ import { paidOf, refusal } from "./answers.js";
 import { isObject } from "./challenge.js";
 import { PurserUnreachableError } from "./errors.js";
 import type { Answer, Ask, Connection } from "./http.js";
-import { cap, type Settlement, usdc } from "./options.js";
+import { cap, type Settlement, time, usdc } from "./options.js";
 import { deadline, orAborted } from "./time.js";
 
 export interface CallOptions {
   signal?: AbortSignal;
+  /** For purser's answer, in milliseconds. Default: the client's `payTimeout`. */
+  timeout?: number;
 }
 
 export interface ApiKey {
@@ -236,7 +238,7 @@ export class Api {
 
   async #call(q: Ask, o: CallOptions = {}): Promise<Answer> {
     o.signal?.throwIfAborted();
-    const limit = deadline(this.#timeout, "purser", o.signal);
+    const limit = deadline(time("timeout", o.timeout ?? this.#timeout, 1), "purser", o.signal);
     let a: Answer;
     try {
       a = await orAborted(this.#connection.ask({ ...q, signal: limit.signal }), limit.signal);

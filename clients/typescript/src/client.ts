@@ -1,6 +1,6 @@
 // One object for a program: paid requests and purser's API.
 import { Api } from "./api.js";
-import { type PayingFetch, type PayingInit, payingFetch } from "./fetch.js";
+import { type Closable, type PayingFetch, type PayingInit, payingFetch } from "./fetch.js";
 import type { Fetch, PaymentOptions, PurserOptions } from "./options.js";
 import { Payer } from "./purchase.js";
 
@@ -16,7 +16,7 @@ export interface ClientRequest extends PayingInit {
 }
 
 /** Paid requests and purser's API, with one key. */
-export interface Client extends Pick<Api, "keys" | "wallets" | "pay" | "quote" | "limits" | "payments" | "spend"> {
+export interface Client extends Closable, Pick<Api, "keys" | "wallets" | "pay" | "quote" | "limits" | "payments" | "spend"> {
   /** A drop-in for the global fetch. */
   readonly fetch: PayingFetch;
   get(url: string | URL, init?: PayingInit): Promise<Response>;
@@ -49,5 +49,6 @@ export function createClient(options: ClientOptions): Client {
     limits,
     payments,
     spend,
+    close: (ms) => payer.close(ms),
   };
 }

@@ -12,7 +12,7 @@ import {
 } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
-import { cap, type Fetch, needKey, type PaymentOptions } from "./options.js";
+import { cap, type Fetch, needKey, type PaymentOptions, time } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
 import { deadline } from "./time.js";
 
@@ -25,10 +25,17 @@ export interface PayingInit extends RequestInit, Terms {
 /** A fetch that pays. */
 export type PayingFetch = (input: string | URL | Request, init?: PayingInit) => Promise<Response>;
 
+/** What may be closed at the end of a program. */
+export interface Closable {
+  /** Waits so many milliseconds at most (5,000) for receipts on their way to purser, and drops the others. */
+  close(ms?: number): Promise<void>;
+}
+
 /** Wraps a fetch: a 402 with an x402 challenge is paid for through purser, and the request sent again. */
-export function wrapFetch(fetch: Fetch, options: PaymentOptions): PayingFetch {
+export function wrapFetch(fetch: Fetch, options: PaymentOptions): PayingFetch & Closable {
   needKey(options);
-  return payingFetch(fetch, new Payer(options));
+  const payer = new Payer(options);
+  return Object.assign(payingFetch(fetch, payer), { close: (ms?: number) => payer.close(ms) });
 }
 
 /** A paying fetch that shares its memory and settings with others. */
@@ -55,10 +62,12 @@ class Call {
   constructor(fetch: Fetch, payer: Payer, input: string | URL | Request, init: PayingInit) {
     this.#fetch = fetch;
     this.#payer = payer;
-    const { idempotencyKey, maxAmount, task, dryRun = false, ...rest } = init;
+    const { idempotencyKey, maxAmount, task, dryRun = false, payTimeout, paidTimeout, ...rest } = init;
     this.#terms = { dryRun };
     if (maxAmount !== undefined) this.#terms.maxAmount = cap(maxAmount);
     if (task !== undefined) this.#terms.task = task;
+    if (payTimeout !== undefined) this.#terms.payTimeout = time("payTimeout", payTimeout, 1);
+    if (paidTimeout !== undefined) this.#terms.paidTimeout = time("paidTimeout", paidTimeout, 1);
     this.#request = isRequest(input) ? input : undefined;
     this.#url = isRequest(input) ? input.url : String(input);
     this.#init = rest;

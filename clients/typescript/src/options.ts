@@ -1,5 +1,7 @@
 // What a program may set, checked once.
 import type { Offer } from "./challenge.js";
+import type { PaymentSummary } from "./purchase.js";
+import type { Tracer } from "./spans.js";
 
 /** A function like the global fetch. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
@@ -48,6 +50,15 @@ export interface PaymentOptions extends PurserOptions {
   allowHosts?: readonly string[];
   /** Sees every payment before it is made. Only `true` allows it; anything else, and an exception, refuses it. */
   beforePayment?: (info: PaymentInfo) => boolean | Promise<boolean>;
+  /**
+   * Is called once for each paid answer and for each payment that is rejected or unclear, with what `paymentOf` tells. What
+   * it throws changes nothing.
+   */
+  onPayment?: (payment: PaymentSummary) => unknown;
+  /** Is told of payments and of what goes wrong beside them; `console` is one. Default: none. */
+  logger?: { info(message: string): void; warn(message: string, ...more: unknown[]): void };
+  /** Makes a span of each purchase: `trace.getTracer("…")` of OpenTelemetry. Default: none. */
+  tracer?: Tracer;
   /** More response headers that may hold a challenge. */
   challengeHeaders?: readonly string[];
   /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */
@@ -76,6 +87,9 @@ export interface Settings {
   readonly task: string | undefined;
   readonly allowHosts: readonly string[] | undefined;
   readonly beforePayment: PaymentOptions["beforePayment"];
+  readonly onPayment: PaymentOptions["onPayment"];
+  readonly logger: PaymentOptions["logger"];
+  readonly tracer: PaymentOptions["tracer"];
   readonly challengeHeaders: readonly string[];
   readonly bodyLimit: number;
   readonly payTimeout: number;
@@ -96,6 +110,9 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
     task: o.task,
     allowHosts: o.allowHosts === undefined ? undefined : [...o.allowHosts],
     beforePayment: o.beforePayment,
+    onPayment: o.onPayment,
+    logger: o.logger,
+    tracer: o.tracer,
     challengeHeaders: [...(o.challengeHeaders ?? [])],
     bodyLimit: whole("bodyLimit", o.bodyLimit ?? 1 << 20),
     payTimeout: time("payTimeout", o.payTimeout ?? 75_000, 1),
@@ -147,10 +164,11 @@ function whole(name: string, given: number): number {
   return given;
 }
 
-/** Timers take a longer time for none at all, and then what was paid for would be given up at once. */
+// Timers take a longer time for none at all, and then what was paid for would be given up at once.
 const longest = 2 ** 31 - 1;
 
-function time(name: string, given: number, least: number): number {
+/** Checks a time in milliseconds. */
+export function time(name: string, given: number, least: number): number {
   if (Number.isSafeInteger(given) && given >= least && given <= longest) return given;
   throw new TypeError(`${name} must be a whole number of milliseconds from ${least} to ${longest}`);
 }

@@ -19,7 +19,9 @@ import {
 } from "./errors.js";
 import { Connection } from "./http.js";
 import { Memory, type Identity } from "./memory.js";
-import { bareUrl, cap, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { bareUrl, cap, time, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { aside, Receipts, tell } from "./receipts.js";
+import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
 
 /** What an answer was paid with. */
@@ -36,6 +38,8 @@ export interface PaymentSummary {
   readonly amount: string | undefined;
   /** Whom the request went to, with a port. */
   readonly host: string;
+  /** Whom the payment goes to; undefined when it does not say. */
+  readonly payTo: string | undefined;
   readonly task: string | undefined;
 }
 
@@ -47,6 +51,9 @@ export interface Terms {
   task?: string;
   /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
   dryRun?: boolean;
+  /** In the place of the client's, in milliseconds. */
+  payTimeout?: number;
+  paidTimeout?: number;
 }
 
 /** An answer of the seller to a paid request. */
@@ -89,6 +96,7 @@ export interface Bill<R> {
 const delays = [250, 1000]; // before the second and the third try of /v1/pay, in milliseconds
 const resendDelay = 500;
 const receiptTimeout = 10_000; // of one try
+const closeWithin = 5000;
 
 // With these the seller may have taken the payment or not.
 const unclearStatus = new Set([500, 502, 503, 504]);
@@ -121,17 +129,31 @@ export class Payer {
   readonly connection: Connection;
   readonly settings: Settings;
   readonly memory = new Memory();
+  readonly receipts = new Receipts();
 
   constructor(o: Omit<PaymentOptions, "apiKey"> & PurserOptions) {
     this.connection = new Connection(o);
     this.settings = settings(o);
   }
 
+  /** Waits for receipts on their way, and drops those that take longer. */
+  close(ms = closeWithin): Promise<void> {
+    return this.receipts.close(time("close", ms, 0));
+  }
+
   /** Brings a logical request to an answer, or throws. Pays at most once. */
   async settle<R extends object>(bill: Bill<R>): Promise<R> {
+    const agreed = this.#agreed(bill.terms);
+    const { tracer, task } = agreed;
+    const began = Date.now();
+    let purchase: Purchase<R> | undefined;
+    const ended = (error?: unknown) => {
+      aside(() => {
+        if (tracer) trace(tracer, began, { host: bill.url.host, task }, purchase?.summary, error);
+      });
+    };
     try {
       if (bill.blocked) throw new NotReplayableError(bill.blocked);
-      const agreed = this.#agreed(bill.terms);
       await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
       if (bill.terms?.dryRun) throw await this.#quoted(bill, agreed);
       // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
@@ -140,7 +162,10 @@ export class Payer {
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
       const key = bill.idempotencyKey ?? remembered?.key ?? `client-${uuid()}`;
-      return await new Purchase(this, agreed, bill, id, key, remembered?.since).run(bill.signal);
+      purchase = new Purchase(this, agreed, bill, id, key, remembered?.since);
+      const answer = await purchase.run(bill.signal);
+      ended();
+      return answer;
     } catch (error) {
       if (isPurserError(error)) {
         const { origin, pathname, host } = bill.url;
@@ -149,21 +174,29 @@ export class Payer {
         const response = error.code === "unclear" ? undefined : bill.refused;
         error.learn({ url: origin + pathname, host, amount, response });
       }
+      ended(error);
       throw error;
     }
   }
 
   /** The settings with what the program says of one request. */
-  #agreed({ maxAmount, task }: Terms = {}): Settings {
+  #agreed({ maxAmount, task, payTimeout, paidTimeout }: Terms = {}): Settings {
     const given = maxAmount === undefined ? undefined : cap(maxAmount);
     const own = this.settings.maxAmount;
     const smaller = given === undefined || (own !== undefined && own < given) ? own : given;
-    return { ...this.settings, maxAmount: smaller, task: task ?? this.settings.task };
+    const { settings } = this;
+    return {
+      ...settings,
+      maxAmount: smaller,
+      task: task ?? settings.task,
+      payTimeout: time("payTimeout", payTimeout ?? settings.payTimeout, 1),
+      paidTimeout: time("paidTimeout", paidTimeout ?? settings.paidTimeout, 1),
+    };
   }
 
   /** Ends a dry run. */
   async #quoted<R extends object>(bill: Bill<R>, agreed: Settings): Promise<PurserError> {
-    const api = new Api(this.connection, this.settings.payTimeout);
+    const api = new Api(this.connection, agreed.payTimeout);
     const quote = await api.quote(ordered(bill, agreed, bill.idempotencyKey), bill.signal ? { signal: bill.signal } : {});
     const what = quote.repeats
       ? `payment ${quote.repeats.id} of ${quote.price} would be repeated, and nothing new paid`
@@ -172,9 +205,9 @@ export class Payer {
   }
 
   /** Tells purser of a receipt, twice if need be. Returns what it then says of the payment. */
-  async report(id: string, receipt: string): Promise<Record<string, unknown> | undefined> {
+  async report(id: string, receipt: string, signal: AbortSignal): Promise<Record<string, unknown> | undefined> {
     for (let n = 0; n < 2; n++) {
-      const limit = deadline(Math.min(receiptTimeout, this.settings.payTimeout), "purser");
+      const limit = deadline(Math.min(receiptTimeout, this.settings.payTimeout), "purser", signal);
       try {
         const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
         const a = await orAborted(
@@ -183,7 +216,7 @@ export class Payer {
         );
         if (a.status < 500) return isObject(a.body["payment"]) ? a.body["payment"] : undefined;
       } catch {
-        // once more
+        if (signal.aborted) return undefined;
       } finally {
         limit.clear();
       }
@@ -193,6 +226,8 @@ export class Payer {
 }
 
 class Purchase<R extends object> {
+  /** What there is to tell of the payment, once purser has handed it out. */
+  summary: PaymentSummary | undefined;
   #paid: Paid | undefined;
   #sent = false;
   #busy = false;
@@ -227,6 +262,7 @@ class Purchase<R extends object> {
     let sent: Sent<R>;
     try {
       this.#paid ??= await this.#obtain(signal);
+      this.summary ??= this.#summarize(this.#paid);
       sent = await this.#deliver(this.#paid, signal);
     } catch (thrown) {
       const error = this.#said(thrown);
@@ -248,8 +284,10 @@ class Purchase<R extends object> {
         }
       }
       this.#pause(ended, since);
+      if (this.summary && isPurserError(error)) tell(this.agreed, this.summary);
       throw error;
     }
+    tell(this.agreed, this.summary);
     this.#answered = sent.status < 400;
     this.#pause(this.#answered);
     return sent.answer;
@@ -307,8 +345,8 @@ class Purchase<R extends object> {
   }
 
   async #ask(signal: AbortSignal | undefined) {
-    const { connection, settings } = this.payer;
-    const limit = deadline(settings.payTimeout, "purser", signal);
+    const { connection } = this.payer;
+    const limit = deadline(this.agreed.payTimeout, "purser", signal);
     try {
       return await orAborted(
         connection.ask({
@@ -337,8 +375,7 @@ class Purchase<R extends object> {
     if (signal?.aborted) throw this.#givenUp(signal, this.#sent || this.payer.settings.settlement === "payer");
     this.bill.discardRefused();
     const first = await this.#send(paid, signal);
-    const summary = this.#summary(paid);
-    const reason = await this.#report(first, summary);
+    const reason = await this.#report(first);
     if (first.hidden) throw this.#unclear("The seller redirected the paid request to where this runtime does not tell.");
     let last = first;
     if (first.follow) {
@@ -357,13 +394,13 @@ class Purchase<R extends object> {
         { response: last.answer },
       );
     }
-    summaries.set(last.answer, summary);
+    if (this.summary) summaries.set(last.answer, this.summary);
     return last;
   }
 
   /** The same payment, once and as often again as the settings say. */
   async #send(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
-    const { paidTimeout, resends } = this.payer.settings;
+    const { paidTimeout, resends } = this.agreed;
     for (let n = 0; ; n++) {
       let sent: Sent<R> | undefined;
       let failure: unknown;
@@ -391,39 +428,32 @@ class Purchase<R extends object> {
   }
 
   /** Reports a receipt without holding up the answer for long. Returns the reason that the receipt gives. */
-  async #report(sent: Sent<R>, summary: PaymentSummary): Promise<string> {
+  async #report(sent: Sent<R>): Promise<string> {
     const receipt = receiptOf(sent.header);
     if (receipt === null) return "";
-    const { receiptWait, waitUntil } = this.payer.settings;
-    if (summary.id !== undefined) {
-      const work = this.payer.report(summary.id, receipt).then((payment) => {
+    const { receiptWait, waitUntil, logger } = this.agreed;
+    const { summary } = this;
+    if (summary?.id !== undefined) {
+      const { id } = summary;
+      const work = this.payer.receipts.add(async (signal) => {
+        const payment = await this.payer.report(id, receipt, signal);
         if (!payment) return;
         const state = text(payment["state"]) || summary.state;
         Object.assign(summary, { state, settled: state === "settled", transaction: text(payment["transaction"]) });
       });
-      try {
-        waitUntil?.(work);
-      } catch {
-        // it is the runtime's, and no reason to lose a paid answer
-      }
-      if (receiptWait > 0) await atMost(receiptWait, work);
+      if (work) {
+        aside(() => waitUntil?.(work));
+        if (receiptWait > 0) await atMost(receiptWait, work);
+      } else aside(() => logger?.warn(`purser: the receipt of payment ${id} is not reported: closed, or too many wait`));
     }
     return receiptReason(receipt);
   }
 
-  #summary(paid: Paid): PaymentSummary {
+  #summarize(paid: Paid): PaymentSummary {
     const { paymentId: id, state, transaction, settled } = paid;
-    const amount = signedTerms(paid.header.value)?.value;
-    return {
-      id,
-      state,
-      transaction,
-      settled,
-      idempotencyKey: this.key,
-      amount,
-      host: this.bill.url.host,
-      task: this.agreed.task,
-    };
+    const { value: amount, to: payTo } = signedTerms(paid.header.value) ?? {};
+    const { host } = this.bill.url;
+    return { id, state, transaction, settled, idempotencyKey: this.key, amount, payTo, host, task: this.agreed.task };
   }
 
   /** The error of a request that the program gave up: its own reason as long as no money can move. */

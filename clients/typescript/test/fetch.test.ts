@@ -17,6 +17,7 @@ import {
   json,
   paid,
   paymentId,
+  payTo,
   paymentsOf,
   quick,
   receipt,
@@ -53,6 +54,7 @@ describe("a purchase", all, () => {
       idempotencyKey: purser.pays[0].idempotencyKey,
       amount: "10000",
       host: new URL(answer.url).host,
+      payTo,
       task: undefined,
     });
   });
