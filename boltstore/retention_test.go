@@ -178,6 +178,7 @@ func TestCheckAfterARemoval(t *testing.T) {
 		{"counter of a day before", counter(pay.DailyCounter("k", "USDC", noon.AddDate(0, 0, -9))), ""},
 		{"counter of the month", counter(pay.PlaceCounter("k", noon)), ""},
 		{"price", counter("price/k/x"), ""},
+		{"what a wallet moved", counter("moved/w/a"), ""},
 		{"counter of a day behind", counter(pay.DailyCounter("k", "USDC", later)), "the payments make 0"},
 		{"counter of a month behind", counter(pay.PlaceCounter("k", noon.AddDate(0, 1, 0))), "the payments make 0"},
 		{"counter of no time", counter("hold/w/a"), "the payments make 0"},

@@ -255,9 +255,6 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 			o.Check = p.nextCheck(after, o.At)
 		}
 	}
-	if o.Verdict == VerdictSettled && row.State != Settled {
-		p.balances.settles(row)
-	}
 	o.KeyName = p.outcomeToTell(ctx, row, o)
 	written, fx, err := p.store.Record(ctx, o)
 	if errors.Is(err, ErrQueued) {

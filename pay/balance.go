@@ -36,13 +36,14 @@ func newBalanceBreakers(networks []x402.Network) balanceBreakers {
 	return all
 }
 
+// errUncounted: the store did not tell what a wallet has moved. That says nothing of the RPC.
+var errUncounted = errors.New("what the wallet has moved is not known")
+
 // balanceLimit reserves the wallet's open amount, of all keys that draw from it. With an RPC that
-// answers it may not pass the balance, less what has settled since the balance was read. So no
-// challenge can tie up more than the wallet has, and twenty keys spend exactly what is there.
+// answers it may not pass the balance, less what any node has settled since the balance was read. So
+// no challenge can tie up more than the wallet has, and twenty keys spend exactly what is there.
 func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
-	l := Limit{Reservation: Reservation{
-		Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: t.Amount, Release: ReleaseHold,
-	}}
+	l := Limit{Reservation: p.hold(c, t.Amount)}
 	if p.opts.Chain == nil {
 		return l
 	}
@@ -54,7 +55,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 		p.log.Warn("balance not known", "wallet", c.wallet.ProviderID, "error", err)
 		return l
 	}
-	l.Max, l.Less = &have.amount, have.spent
+	l.Max, l.Since = &have.amount, have.moved
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
 		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments; send USDC to it", c.wallet.Address, Money(have.amount)),
@@ -66,8 +67,11 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 // moreThan asks for a wallet's balance again before a payment is declined because of a remembered
 // one. A client that has just funded the wallet can then pay at once.
 func (p *Payer) moreThan(ctx context.Context, c choice, known knownBalance) bool {
-	if !known.remembered && known.spent().IsZero() {
-		return false // the chain was asked for this very payment
+	if !known.remembered {
+		moved, err := p.moved(ctx, c)
+		if err != nil || moved == known.moved {
+			return false // the chain was asked for this very payment
+		}
 	}
 	// Other calls wait for the same reading, so it does not end with the caller that makes it.
 	have, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
@@ -75,7 +79,16 @@ func (p *Payer) moreThan(ctx context.Context, c choice, known knownBalance) bool
 		p.log.Warn("balance not looked at again", "wallet", c.wallet.ProviderID, "error", err)
 		return false
 	}
-	return ctx.Err() == nil && have.left().Cmp(known.left()) > 0
+	return ctx.Err() == nil && have.received().Cmp(known.received()) > 0
+}
+
+// moved tells what purser has moved out of a wallet so far, on any node.
+func (p *Payer) moved(ctx context.Context, c choice) (x402.Amount, error) {
+	moved, err := p.store.Counter(ctx, movedCounter(c.wallet.ID, c.asset.Symbol))
+	if err != nil {
+		return moved, fmt.Errorf("%w: %w", errUncounted, err)
+	}
+	return moved, nil
 }
 
 // balanceSoon is balance with a bounded time and a circuit breaker. Payments and wallet pages use
@@ -92,7 +105,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, breakers balanceBreak
 	switch {
 	case err == nil && !have.remembered, errors.Is(err, ErrUnwatched):
 		failing.Succeeded()
-	case err != nil && ctx.Err() == nil: // a caller that has left proves nothing
+	case err != nil && ctx.Err() == nil && !errors.Is(err, errUncounted): // a caller that has left proves nothing
 		failing.Failed(p.now())
 	case trying: // the next call finds out how the RPC is
 		failing.Unused(p.now())
@@ -112,15 +125,21 @@ func (p *Payer) balance(ctx context.Context, c choice, age freshness) (knownBala
 	case e.reading <- struct{}{}:
 		defer func() { <-e.reading }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return knownBalance{}, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
 	}
 	begun := p.now()
 	if have, known := e.remembered(begun, age); known {
 		return have, nil
 	}
-	have := knownBalance{of: e, since: e.spent()}
-	err := p.checkChain(ctx, c.network, c.asset)
-	if err == nil {
+	// What has moved is read first: a payment that settles meanwhile counts twice and never not at all.
+	moved, err := p.moved(ctx, c)
+	if err != nil {
+		return knownBalance{}, err
+	}
+	have := knownBalance{moved: moved}
+	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
 		have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
 	}
 	e.mu.Lock()
@@ -138,28 +157,14 @@ func (p *Payer) balance(ctx context.Context, c choice, age freshness) (knownBala
 type knownBalance struct {
 	amount     x402.Amount
 	remembered bool
-	of         *balanceEntry
-	since      x402.Amount // what the wallet had spent when the reading began
+	// moved holds what purser had moved out of the wallet when the reading began. Some of what it moves
+	// later the reading may have seen already: the chain knows of a settlement before the store does.
+	moved x402.Amount
 }
 
-// spent tells what has settled since the reading began. Some of it the reading may have seen already:
-// the chain knows of a settlement before its outcome is written.
-func (k knownBalance) spent() x402.Amount {
-	if k.of == nil {
-		return x402.Amount{}
-	}
-	less, _ := k.of.spent().Sub(k.since)
-	return less
-}
-
-// left returns the amount less what has settled since.
-func (k knownBalance) left() x402.Amount {
-	left, under := k.amount.Sub(k.spent())
-	if under {
-		return x402.Amount{}
-	}
-	return left
-}
+// received tells what the wallet has got as far as purser knows: of two readings, the one with more
+// leaves more.
+func (k knownBalance) received() x402.Amount { return k.amount.AddSaturated(k.moved) }
 
 // freshness says how old a balance may be. Payments and wallet pages have separate paces, so a page
 // view never keeps a later payment from asking the chain.
@@ -183,11 +188,10 @@ type balanceKey struct{ asset, owner x402.Address }
 type balanceEntry struct {
 	reading chan struct{} // of one: a wallet is read once at a time
 
-	mu      sync.Mutex
-	last    knownBalance
-	until   time.Time              // of last; zero: not known
-	again   [freshnesses]time.Time // when the next reading afresh may begin
-	settled x402.Amount            // all that the wallet has spent while it was remembered here
+	mu    sync.Mutex
+	last  knownBalance
+	until time.Time              // of last; zero: not known
+	again [freshnesses]time.Time // when the next reading afresh may begin
 }
 
 func (b *balanceCache) of(key balanceKey) *balanceEntry {
@@ -216,26 +220,6 @@ func (e *balanceEntry) remembered(now time.Time, age freshness) (have knownBalan
 	have = e.last
 	have.remembered = true
 	return have, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
-}
-
-func (e *balanceEntry) spent() x402.Amount {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.settled
-}
-
-// settles takes a settlement off the balance that is remembered of its wallet. It comes before the
-// outcome is written, which gives back what the payment holds: at no moment between is the money free.
-func (b *balanceCache) settles(p *Payment) {
-	b.mu.Lock()
-	e, seen := b.seen.Peek(balanceKey{asset: p.Terms.Asset, owner: p.Authorization.From})
-	b.mu.Unlock()
-	if !seen {
-		return // a reading that begins later sees the settlement
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.settled = e.settled.AddSaturated(p.Terms.Amount)
 }
 
 // WalletBalance returns a wallet's balance, in the smallest unit, at most some seconds old. It

@@ -465,15 +465,23 @@ func check(v counters, l Limit) error {
 		return err
 	}
 	most := *l.Max
-	if l.Less != nil {
-		if less, under := most.Sub(l.Less()); !under {
-			most = less
-		} else {
-			most = x402.Amount{}
+	if counter := l.Moved(); counter != "" {
+		moved, err := v.Counter(counter)
+		if err != nil {
+			return err
 		}
+		most = less(most, less(moved, l.Since))
 	}
 	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(most) > 0 {
 		return l.Refusal
 	}
 	return nil
+}
+
+// less subtracts, stopping at zero.
+func less(a, b x402.Amount) x402.Amount {
+	if diff, under := a.Sub(b); !under {
+		return diff
+	}
+	return x402.Amount{}
 }

@@ -42,7 +42,8 @@ func (p *Payment) Contradictions() (list []string) {
 // compare every counter, then ask for the missing ones.
 type CounterCheck struct {
 	// Removed is the latest Removal.Before of the store; zero: it has all payments. Counters of
-	// windows that began earlier may have more than the payments make up, and prices anything.
+	// windows that began earlier, and of what wallets moved, may have more than the payments make up,
+	// and prices anything.
 	Removed time.Time
 
 	sums   map[Counter]x402.Amount
@@ -54,15 +55,25 @@ func (c *CounterCheck) Add(p *Payment) error {
 	if c.sums == nil {
 		c.sums, c.prices = map[Counter]x402.Amount{}, map[Counter][]x402.Amount{}
 	}
-	for _, r := range p.Reservations {
-		if r.Released {
-			continue
-		}
-		sum, overflow := c.sums[r.Counter].Add(r.Amount)
+	add := func(name Counter, amount x402.Amount) error {
+		sum, overflow := c.sums[name].Add(amount)
 		if overflow {
-			return fmt.Errorf("payment %s: counter %s overflows", p.ID, r.Counter)
+			return fmt.Errorf("payment %s: counter %s overflows", p.ID, name)
 		}
-		c.sums[r.Counter] = sum
+		c.sums[name] = sum
+		return nil
+	}
+	for _, r := range p.Reservations {
+		if !r.Released {
+			if err := add(r.Counter, r.Amount); err != nil {
+				return err
+			}
+		}
+		if moved := r.Moved(); moved != "" && p.State == Settled {
+			if err := add(moved, r.Amount); err != nil {
+				return err
+			}
+		}
 	}
 	if p.Price != "" && p.State == Settled && !p.Terms.Amount.IsZero() && !slices.Contains(c.prices[p.Price], p.Moved()) {
 		c.prices[p.Price] = append(c.prices[p.Price], p.Moved())
@@ -85,7 +96,9 @@ func (c *CounterCheck) Compare(name Counter, have x402.Amount) error {
 	}
 	want := c.sums[name]
 	delete(c.sums, name)
-	if begin, ok := name.window(); ok && begin.Before(c.Removed) && have.Cmp(want) >= 0 {
+	begin, ok := name.window()
+	lacks := ok && begin.Before(c.Removed) || gone && strings.HasPrefix(string(name), movedPrefix)
+	if lacks && have.Cmp(want) >= 0 {
 		return nil
 	}
 	if have != want {

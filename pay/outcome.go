@@ -258,6 +258,7 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	p.Refused, p.Doubted, p.Unresolved = false, false, false
 	p.Transaction = o.Transaction
 	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
+	fx.Counters = append(fx.Counters, p.move()...)
 	fx.Counters = append(fx.Counters, p.charge(o.Moved)...)
 	// A free answer is no price: it would let the next one ask anything.
 	if p.Price != "" && !p.Terms.Amount.IsZero() {

@@ -33,6 +33,9 @@ const (
 	AtRefused
 	AtRefusedExpired
 	AtUnresolved
+
+	// CountsMoved names no event: a settlement adds the amount to the counter [Reservation.Moved].
+	CountsMoved
 )
 
 // Which reservations a payment makes (docs/design.md §3 and §7).
@@ -54,8 +57,9 @@ type Limit struct {
 	Reservation
 	// Max is the inclusive bound of the counter after the reservation; nil: none.
 	Max *x402.Amount
-	// Less tells how much of Max is gone by the time of the decision; nil: nothing. It must not wait.
-	Less func() x402.Amount
+	// Since is the value of the counter [Reservation.Moved] from before Max was read. What has moved
+	// since then is taken off Max, because Max may not know of it.
+	Since x402.Amount
 	// Refusal is the caller's error when the bound would be passed.
 	Refusal error
 }
@@ -178,4 +182,49 @@ func PendingCounters(keyID string) (count, amount Counter) {
 // holdCounter sums the open payments of a wallet in one asset.
 func holdCounter(walletID string, asset string) Counter {
 	return Counter(holdPrefix + walletID + "/" + asset)
+}
+
+// hold reserves an amount of a wallet. If balances are read, its settlement is counted for them.
+func (p *Payer) hold(c choice, amount x402.Amount) Reservation {
+	r := Reservation{Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: amount, Release: ReleaseHold}
+	if p.opts.Chain != nil {
+		r.Release |= CountsMoved
+	}
+	return r
+}
+
+// movedPrefix begins the names of the counters of what purser has moved out of wallets. They only
+// grow: a balance is compared with what has moved since it was read, on whichever node.
+const movedPrefix = "moved/"
+
+func movedCounter(walletID string, asset string) Counter {
+	return Counter(movedPrefix + walletID + "/" + asset)
+}
+
+// Moved names the counter that grows by the amount at the settlement; "": none does.
+func (r Reservation) Moved() Counter {
+	if r.Release&CountsMoved == 0 {
+		return ""
+	}
+	return Counter(movedPrefix + strings.TrimPrefix(string(r.Counter), holdPrefix))
+}
+
+// Guard names the counter whose lock guards this one, too. What a wallet has moved grows only when
+// its open amount shrinks, so one lock does for both.
+func (c Counter) Guard() Counter {
+	if wallet, moved := strings.CutPrefix(string(c), movedPrefix); moved {
+		return Counter(holdPrefix + wallet)
+	}
+	return c
+}
+
+// move counts what has left the wallet. A payment settles once.
+func (p *Payment) move() []CounterChange {
+	var out []CounterChange
+	for _, r := range p.Reservations {
+		if moved := r.Moved(); moved != "" {
+			out = append(out, CounterChange{Counter: moved, Amount: r.Amount, Add: true})
+		}
+	}
+	return out
 }

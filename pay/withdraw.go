@@ -137,7 +137,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 		Max:         &once, Refusal: &InputError{Field: "withdrawal", Reason: "an equal one has expired, and it is not known yet whether it moved its money. " +
 			"Wait for the chain's word; without an RPC, close it with a ruling"},
 	}
-	hold := Limit{Reservation: Reservation{Counter: holdCounter(w.Wallet.ID, c.asset.Symbol), Amount: amount, Release: ReleaseHold}, Max: h.Balance}
+	hold := Limit{Reservation: p.hold(c, amount), Max: h.Balance, Since: h.moved}
 	hold.Refusal = &InputError{Field: "amount", Reason: "the wallet has just paid for something, and less is left: try again"}
 	b.Limits = []Limit{undecided, hold}
 	return b, c, nil
@@ -193,6 +193,8 @@ type Holdings struct {
 	Unknown error
 	// Reserved is for open payments, in the asset's smallest unit.
 	Reserved x402.Amount
+
+	moved x402.Amount // by purser, before Balance was read
 }
 
 // Holdings asks the chain what a wallet has now. ErrNoAddress.
@@ -211,6 +213,9 @@ func (p *Payer) Holdings(ctx context.Context, w Wallet) (Holdings, error) {
 	if p.opts.Chain == nil {
 		h.Unknown = ErrNoChain
 		return h, nil
+	}
+	if h.moved, err = p.store.Counter(ctx, movedCounter(w.ID, h.Asset.Symbol)); err != nil {
+		return h, err
 	}
 	ask, cancel := context.WithTimeout(ctx, balanceTime)
 	defer cancel()

@@ -383,7 +383,7 @@ const organizationPlaces = "place/org/"
 func counterLocks(keyID string, list []pay.Counter) (names []string) {
 	for _, c := range list {
 		if c != "" && (strings.HasPrefix(string(c), organizationPlaces) || !strings.Contains(string(c), keyID)) {
-			names = append(names, "counter/"+string(c))
+			names = append(names, "counter/"+string(c.Guard()))
 		}
 	}
 	return names

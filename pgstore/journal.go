@@ -41,6 +41,9 @@ func (d *DB) expect(s *state, b *pay.Begin) {
 	}
 	for _, l := range b.Limits {
 		s.want(question{askCounter, string(l.Counter), ""})
+		if moved := l.Moved(); l.Max != nil && moved != "" {
+			s.want(question{askCounter, string(moved), ""})
+		}
 	}
 	if p := b.New; p != nil {
 		if b.MaxUnanswered > 0 {
@@ -348,6 +351,9 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 	for _, r := range of.reservations {
 		if out.Verdict != pay.VerdictSettled || r.Release&pay.AtSettled != 0 {
 			s.want(question{askCounter, string(r.Counter), ""})
+		}
+		if moved := r.Moved(); out.Verdict == pay.VerdictSettled && moved != "" {
+			s.want(question{askCounter, string(moved), ""})
 		}
 	}
 	if out.EventID != "" {

@@ -48,6 +48,49 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("number of events", len(f.events(k)), 1)
 		f.books(k, 1, 0, 5, 0, 1)
 	},
+	"what a wallet moved": func(f *fixture) {
+		k, funds := f.key(), errors.New("too little")
+		wallet := pay.Counter("wallet-of-two/USDC")
+		hold, moved := "hold/"+wallet, "moved/"+wallet
+		from := func(k pay.Key, balance, since uint64) *pay.Begin {
+			b := want(k, noon)
+			b.Limits[3].Counter = hold
+			b.Limits[3].Release |= pay.CountsMoved
+			b.Limits[3].Since = x402.NewAmount(since)
+			return bound(b, hold, balance, funds)
+		}
+		counts := func(held, gone uint64) {
+			f.Helper()
+			f.counts("hold", hold, held)
+			f.counts("moved", moved, gone)
+		}
+		refuses := func(b *pay.Begin) {
+			f.Helper()
+			_, err := f.Begin(f.ctx, b)
+			f.fails(err, funds)
+		}
+		p, late := f.begin(from(k, 10, 0), pay.Created), f.begin(from(f.key(), 10, 0), pay.Created)
+		counts(10, 0)
+		f.record(outcome(p, pay.VerdictSettled))
+		f.record(outcome(p, pay.VerdictSettled)) // once more
+		counts(5, 5)
+		f.record(outcome(late, pay.VerdictVoid))
+		counts(0, 5)
+		// The balance was read before the settlement, or after it.
+		refuses(from(f.key(), 9, 0))
+		last := f.begin(from(f.key(), 5, 5), pay.Created)
+		f.record(outcome(last, pay.VerdictSettled))
+		refuses(from(f.key(), 14, 0))
+		// A settlement comes after the hold was given back.
+		late = f.find(late.ID)
+		o := outcome(late, pay.VerdictSettled)
+		o.Moved = x402.NewAmount(2)
+		f.record(o)
+		counts(0, 15)
+		refuses(from(f.key(), 9, 10))
+		f.begin(from(f.key(), 20, 0), pay.Created)
+		counts(5, 15)
+	},
 	"settled for less": func(f *fixture) {
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
