@@ -131,7 +131,7 @@ func everyStoredValue() map[string]any {
 		},
 		"delivery": pay.Delivery{
 			Destination: "hooks-1", Cursor: 7, Tries: 2, Refusals: 1, First: second(2), Next: second(3), Delivered: second(4), Failed: second(5), Error: "error",
-			GivenUp: 1, Stopped: true,
+			GivenUp: 1, Stopped: true, Version: 8,
 		},
 		"pause":       pay.Pause{At: second(1), Reason: "audit", By: actor},
 		"safe-blocks": map[string]pay.ChainBlock{"base": {Number: 5, Hash: "0x05", Time: second(1)}},

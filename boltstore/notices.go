@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -164,13 +166,68 @@ func (d *DB) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
 	return page[pay.Delivery](ctx, d, deliveriesBucket, "", maxPage)
 }
 
-// SetDelivery replaces what is known of a destination.
+// noticeClaims holds the ends of claims by destination. They are in memory, because one process has the
+// file: the claims of one that was killed must not hold up the next one.
+type noticeClaims struct {
+	sync.Mutex
+	until map[string]time.Time
+}
+
+// ClaimDelivery claims a destination that has no claim.
+func (d *DB) ClaimDelivery(ctx context.Context, is pay.Delivery) (mine bool, err error) {
+	d.claims.Lock()
+	defer d.claims.Unlock()
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		return unchanged(tx.Bucket(deliveriesBucket).Get([]byte(is.Destination)), is)
+	})
+	if errors.Is(err, pay.ErrDeliveryChanged) {
+		return false, nil
+	}
+	now := d.clock()
+	if err != nil || d.claims.until[is.Destination].After(now) {
+		return false, err
+	}
+	if d.claims.until == nil {
+		d.claims.until = map[string]time.Time{}
+	}
+	d.claims.until[is.Destination] = now.Add(pay.NoticeClaimTime)
+	return true, nil
+}
+
+// unchanged fails if a row is not that of a delivery's version.
+func unchanged(row []byte, is pay.Delivery) error {
+	var kept pay.Delivery
+	if row != nil {
+		if err := decodeRow(row, &kept); err != nil {
+			return err
+		}
+	}
+	if kept.Version != is.Version {
+		return pay.ErrDeliveryChanged
+	}
+	return nil
+}
+
+// SetDelivery replaces what is known of a destination, if it has not changed, and ends its claim.
 func (d *DB) SetDelivery(ctx context.Context, is pay.Delivery) error {
-	row, err := encodeRow(is)
+	next := is
+	next.Version++
+	row, err := encodeRow(next)
 	if err != nil {
 		return err
 	}
-	return d.do(ctx, &op{run: func(b *batch) error { return b.put(deliveriesBucket, []byte(is.Destination), row) }})
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		if err := unchanged(b.get(deliveriesBucket, []byte(is.Destination)), is); err != nil {
+			return err
+		}
+		return b.put(deliveriesBucket, []byte(is.Destination), row)
+	}})
+	if err == nil {
+		d.claims.Lock()
+		defer d.claims.Unlock()
+		delete(d.claims.until, is.Destination)
+	}
+	return err
 }
 
 // ForgetDelivery removes what is known of a destination.

@@ -105,6 +105,7 @@ type DB struct {
 	// reconciling guards known, which Reconcile reads once.
 	reconciling sync.Mutex
 	known       map[usedAuthorization]bool
+	claims      noticeClaims
 
 	// turn is held by the goroutine that writes: the committer, or a caller that found no other one
 	// writing. What only the committer uses belongs to the goroutine whose turn it is.

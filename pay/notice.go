@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,6 +83,9 @@ const (
 	// NoticesPerHour bounds the notices of one kind about one key in an hour. A hostile seller must not
 	// flood people.
 	NoticesPerHour = 20
+	// NoticeClaimTime is the time after which the claim of a sender that died lapses. It is longer than the
+	// slowest delivery and its note take: 30 s of a mail server and 10 s of the store.
+	NoticeClaimTime = time.Minute
 )
 
 // NoticeQuery selects notices.
@@ -110,7 +114,13 @@ type Delivery struct {
 	GivenUp uint64 `json:"GivenUp,omitempty"`
 	// Stopped: the receiver wants no notices any more.
 	Stopped bool `json:"Stopped,omitempty"`
+	// Version counts the changes of the row. The store raises it.
+	Version uint64 `json:"Version,omitempty"`
 }
+
+// ErrDeliveryChanged: another sender or an operator has changed the destination since it was read.
+// Nothing was written.
+var ErrDeliveryChanged = errors.New("the destination of notices has changed meanwhile")
 
 // Outbox keeps notices until their destinations have them. Notices of a decision or an outcome come
 // from [Begun.Notices] and [Effects.Notices] and are written in its transaction.
@@ -125,7 +135,12 @@ type Outbox interface {
 	NoticesAfter(ctx context.Context, number uint64, limit int) ([]Notice, error)
 	// Deliveries lists the destinations that are known, by name.
 	Deliveries(ctx context.Context) ([]Delivery, error)
-	// SetDelivery replaces what is known of a destination.
+	// ClaimDelivery lets its caller send to a destination until the next SetDelivery, for NoticeClaimTime
+	// at most by the store's clock. It reports false if another sender has a claim, or if the Version is
+	// not d's any more.
+	ClaimDelivery(ctx context.Context, d Delivery) (mine bool, err error)
+	// SetDelivery replaces what is known of a destination, raises its Version and ends its claim. If the
+	// Version is not d's any more, it fails with ErrDeliveryChanged. An unknown destination has 0.
 	SetDelivery(ctx context.Context, d Delivery) error
 	// ForgetDelivery removes what is known of a destination. It need not be known.
 	ForgetDelivery(ctx context.Context, destination string) error

@@ -97,14 +97,45 @@ func (d *DB) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
 	return many[pay.Delivery](ctx, d.pool, `SELECT row FROM deliveries ORDER BY destination`)
 }
 
-// SetDelivery replaces what is known of a destination.
+// atVersion holds for a row of deliveries whose version is $2.
+const atVersion = `coalesce((deliveries.row->>'Version')::bigint, 0) = $2`
+
+// ClaimDelivery claims a destination that has no claim.
+func (d *DB) ClaimDelivery(ctx context.Context, is pay.Delivery) (mine bool, err error) {
+	now := d.clock()
+	err = d.change(ctx, nil, func(t *tx) (err error) {
+		mine, err = t.writes(`UPDATE deliveries SET claimed = $4 WHERE destination = $1 AND claimed <= $3 AND `+atVersion,
+			is.Destination, int64(is.Version), nanoseconds(now), nanoseconds(now.Add(pay.NoticeClaimTime))) //nolint:gosec // a count
+		return err
+	})
+	return mine && err == nil, err
+}
+
+// writes runs a statement and reports whether it has written a row.
+func (t *tx) writes(sql string, args ...any) (bool, error) {
+	tag, err := t.Exec(t.ctx, sql, args...)
+	if err != nil {
+		return false, &databaseError{err}
+	}
+	return tag.RowsAffected() > 0, nil
+}
+
+// SetDelivery replaces what is known of a destination, if it has not changed, and ends its claim.
 func (d *DB) SetDelivery(ctx context.Context, is pay.Delivery) error {
-	row, err := json.Marshal(is)
+	next := is
+	next.Version++
+	row, err := json.Marshal(next)
 	if err != nil {
 		return err
 	}
 	return d.change(ctx, nil, func(t *tx) error {
-		return t.exec(`INSERT INTO deliveries (destination, row) VALUES ($1, $2) ON CONFLICT (destination) DO UPDATE SET row = excluded.row`, is.Destination, row)
+		written, err := t.writes(`INSERT INTO deliveries (destination, row) SELECT $1, $3
+			WHERE $2::bigint = 0 OR EXISTS (SELECT FROM deliveries WHERE destination = $1)
+			ON CONFLICT (destination) DO UPDATE SET row = excluded.row, claimed = 0 WHERE `+atVersion, is.Destination, int64(is.Version), row) //nolint:gosec // a count
+		if err == nil && !written {
+			err = pay.ErrDeliveryChanged
+		}
+		return err
 	})
 }
 

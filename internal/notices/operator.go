@@ -126,8 +126,14 @@ func (s *Sender) Test(ctx context.Context, name string) ([]Tested, error) {
 func (s *Sender) goOn(ctx context.Context, q *queue, a answer) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !a.ok || !q.known || !q.state.Stopped && q.state.Tries == 0 {
+	if !a.ok {
 		return nil
+	}
+	if _, err := s.load(ctx, q); err != nil || !q.state.Stopped && q.state.Tries == 0 {
+		return err
+	}
+	if mine, err := s.store.ClaimDelivery(ctx, q.state); err != nil || !mine { // another node tries at this moment
+		return err
 	}
 	q.state.Stopped, q.state.Next = false, time.Time{}
 	q.ring()
@@ -157,17 +163,20 @@ func (s *Sender) Replay(ctx context.Context, name string, r Replay) (waiting uin
 			return 0, err
 		}
 	}
-	last, err := s.last(ctx)
-	if err != nil {
-		return 0, err
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.state.Destination, q.known = q.Name, true
-	q.state.Cursor = min(before, last)
-	q.state.Stopped, q.state.Refusals, q.state.First, q.state.Next = false, 0, time.Time{}, time.Time{}
-	q.ring()
-	return last - q.state.Cursor, s.keep(ctx, q)
+	for {
+		last, err := s.load(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		q.state.Cursor = min(before, last)
+		q.state.Stopped, q.state.Refusals, q.state.First, q.state.Next = false, 0, time.Time{}, time.Time{}
+		if err = s.keep(ctx, q); !errors.Is(err, pay.ErrDeliveryChanged) {
+			q.ring()
+			return last - q.state.Cursor, err
+		}
+	}
 }
 
 // lastBefore returns the number of the last notice before a time.

@@ -85,11 +85,9 @@ type queue struct {
 	Destination
 	wake chan struct{} // of one
 
-	mu     sync.Mutex
-	known  bool // state was read from the store
-	dirty  bool // the store does not have state yet
-	state  pay.Delivery
-	behind uint64 // notices behind the cursor
+	mu    sync.Mutex
+	dirty bool // the store does not have state yet
+	state pay.Delivery
 }
 
 // New makes a Sender. Two destinations of one name are one.
@@ -159,8 +157,9 @@ func (s *Sender) Prepare(ctx context.Context) error {
 		return err
 	}
 	for _, q := range s.queues {
-		_, one := s.found(ctx, q.Name, kept, last)
-		err = errors.Join(err, one)
+		if _, one := s.found(ctx, q.Name, kept, last); !errors.Is(one, pay.ErrDeliveryChanged) { // else another node has noted it
+			err = errors.Join(err, one)
+		}
 	}
 	for _, d := range kept {
 		if s.find(d.Destination) == nil && s.now().Sub(later(d.Delivered, d.Failed)) > forgottenAfter {
@@ -190,6 +189,7 @@ func (s *Sender) found(ctx context.Context, name string, kept []pay.Delivery, la
 	if err := s.store.SetDelivery(ctx, d); err != nil {
 		return d, fmt.Errorf("noting the destination %s: %w", name, err)
 	}
+	d.Version++
 	return d, nil
 }
 
@@ -215,12 +215,12 @@ func (s *Sender) Run(ctx context.Context) {
 func (s *Sender) run(ctx context.Context, q *queue) {
 	tick := time.NewTicker(failpoint.Every(pollEvery))
 	defer tick.Stop()
-	q.mu.Lock()
-	q.known = q.dirty // another configuration may have sent meanwhile
-	q.mu.Unlock()
 	for {
 		for {
 			more, err := s.step(ctx, q)
+			if errors.Is(err, pay.ErrDeliveryChanged) {
+				more, err = true, nil // go on from what another node or an operator has written
+			}
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("notices not looked at", "destination", q.Name, "error", err)
 			}
@@ -241,29 +241,11 @@ func (s *Sender) run(ctx context.Context, q *queue) {
 func (s *Sender) step(ctx context.Context, q *queue) (more bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.known {
-		kept, err := s.store.Deliveries(ctx)
-		if err != nil {
-			return false, err
-		}
-		last, err := s.last(ctx)
-		if err != nil {
-			return false, err
-		}
-		if q.state, err = s.found(ctx, q.Name, kept, last); err != nil {
-			return false, err
-		}
-		q.known = true
+	last, err := s.load(ctx, q)
+	if err != nil {
+		return false, err
 	}
-	if q.dirty {
-		if err := s.keep(ctx, q); err != nil {
-			return false, err
-		}
-	}
-	if last, err := s.last(ctx); err == nil {
-		q.behind = last - min(last, q.state.Cursor)
-		s.observer.Waiting(q.Name, q.behind)
-	}
+	s.observer.Waiting(q.Name, last-min(last, q.state.Cursor))
 	now := s.now()
 	// A clock that was put back must not hold up notices for longer than the longest wait.
 	if q.state.Stopped || now.Before(q.state.Next) && q.state.Next.Sub(now) <= maxWait {
@@ -271,6 +253,9 @@ func (s *Sender) step(ctx context.Context, q *queue) (more bool, err error) {
 	}
 	page, err := s.store.NoticesAfter(ctx, q.state.Cursor, pageSize)
 	if err != nil || len(page) == 0 {
+		return false, err
+	}
+	if mine, err := s.store.ClaimDelivery(ctx, q.state); err != nil || !mine { // another node sends
 		return false, err
 	}
 	passed := q.state.Cursor
@@ -285,19 +270,40 @@ func (s *Sender) step(ctx context.Context, q *queue) (more bool, err error) {
 	return true, s.keep(ctx, q)
 }
 
+// load writes what the store does not have yet of a queue, and reads the queue: other nodes and operators
+// change it, too. It returns the number of the newest notice. The caller has the queue's lock.
+func (s *Sender) load(ctx context.Context, q *queue) (last uint64, err error) {
+	if q.dirty {
+		if err := s.keep(ctx, q); err != nil && !errors.Is(err, pay.ErrDeliveryChanged) {
+			return 0, err
+		}
+	}
+	kept, err := s.store.Deliveries(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if last, err = s.last(ctx); err != nil {
+		return 0, err
+	}
+	q.state, err = s.found(ctx, q.Name, kept, last)
+	return last, err
+}
+
 // wanted reports whether a kind is sent. That some were held back is told in any case.
 func (s *Sender) wanted(k pay.NoticeKind) bool { return k == pay.NoticeHeldBack || s.wants(k) }
 
-// keep writes the state of a queue. The caller has its lock. What is not written is tried again, so
-// that this process does not send twice.
+// keep writes the state of a queue, and so ends its claim. The caller has the queue's lock. What is not
+// written is tried again, so that this process does not send twice. If the state has changed in the store,
+// that wins.
 func (s *Sender) keep(ctx context.Context, q *queue) error {
 	q.dirty = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
 	defer cancel()
-	if err := s.store.SetDelivery(ctx, q.state); err != nil {
+	err := s.store.SetDelivery(ctx, q.state)
+	if q.dirty = err != nil && !errors.Is(err, pay.ErrDeliveryChanged); err != nil {
 		return fmt.Errorf("noting what %s has got: %w", q.Name, err)
 	}
-	q.dirty = false
+	q.state.Version++
 	return nil
 }
 
@@ -306,7 +312,7 @@ func (s *Sender) try(ctx context.Context, q *queue, n pay.Notice) (more bool, er
 	failpoint.Here(failpoint.NoticeSending)
 	a := s.deliver(ctx, q.Destination, n)
 	if ctx.Err() != nil && !a.ok {
-		return false, nil // it was cut off: that says nothing about the receiver
+		return false, s.keep(ctx, q) // it was cut off: that says nothing about the receiver
 	}
 	failpoint.Here(failpoint.NoticeSent)
 	now := s.now().UTC()

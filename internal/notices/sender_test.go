@@ -417,7 +417,14 @@ func TestAgainAfterKill(t *testing.T) {
 		t.Fatalf("sent %d times, %v", len(r.taken()), err)
 	}
 	broken.fails = false
-	next := newWorld(t, func(o *Options) { o.Store = w.store }, r.URL)
+	next := w.beside(r)
+	next.steps(0)
+	w.pass(pay.NoticeClaimTime - time.Second)
+	next.steps(0)
+	if len(r.taken()) != 1 {
+		t.Fatalf("sent %d times while the claim holds", len(r.taken()))
+	}
+	w.pass(time.Second)
 	next.steps(0)
 	if len(r.taken()) != 2 || r.heads[0].Get("webhook-id") != r.heads[1].Get("webhook-id") {
 		t.Errorf("sent %d times", len(r.taken()))

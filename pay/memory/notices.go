@@ -93,10 +93,27 @@ func (s *Store) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
 	})
 }
 
-// SetDelivery replaces what is known of a destination.
+// ClaimDelivery claims a destination that has no claim.
+func (s *Store) ClaimDelivery(ctx context.Context, d pay.Delivery) (mine bool, err error) {
+	err = s.do(ctx, func(r *rows) error {
+		now := s.clock()
+		if mine = r.deliveries[d.Destination].Version == d.Version && !r.claims[d.Destination].After(now); mine {
+			r.claims[d.Destination] = now.Add(pay.NoticeClaimTime)
+		}
+		return nil
+	})
+	return mine, err
+}
+
+// SetDelivery replaces what is known of a destination, if it has not changed, and ends its claim.
 func (s *Store) SetDelivery(ctx context.Context, d pay.Delivery) error {
 	return s.do(ctx, func(r *rows) error {
+		if r.deliveries[d.Destination].Version != d.Version {
+			return pay.ErrDeliveryChanged
+		}
+		d.Version++
 		r.deliveries[d.Destination] = copied(d)
+		delete(r.claims, d.Destination)
 		return nil
 	})
 }

@@ -63,6 +63,7 @@ type rows struct {
 	notices    []pay.Notice // oldest first
 	marks      map[string]pay.NoticeMark
 	deliveries map[string]pay.Delivery
+	claims     map[string]time.Time // destination -> the end of its claim
 
 	safeBlocks  map[string]pay.ChainBlock
 	pause       *pay.Pause
@@ -82,7 +83,7 @@ func New(o Options) *Store {
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
 	s.rows.genesis = map[string]string{}
-	s.rows.marks, s.rows.deliveries = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}
+	s.rows.marks, s.rows.deliveries, s.rows.claims = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}, map[string]time.Time{}
 	s.rows.safeBlocks, s.rows.attempts, s.rows.drawn = map[string]pay.ChainBlock{}, map[string]uint64{}, map[string]string{}
 	return s
 }

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -97,13 +99,62 @@ var noticeTests = map[string]func(*fixture){
 	"deliveries": func(f *fixture) {
 		d := pay.Delivery{Destination: "b", Cursor: 7, Tries: 2, First: noon, Next: noon.Add(time.Second), Failed: noon, Error: "no", GivenUp: 1, Stopped: true}
 		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "b"}))
+		d.Version = 1
 		f.must(f.SetDelivery(f.ctx, d))
 		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "a", Cursor: 1}))
 		f.reopen(Opener.Kill)
-		f.same("deliveries", must(f.Deliveries(f.ctx)), []pay.Delivery{{Destination: "a", Cursor: 1}, d})
+		d.Version = 2
+		a := pay.Delivery{Destination: "a", Cursor: 1, Version: 1}
+		f.same("deliveries", must(f.Deliveries(f.ctx)), []pay.Delivery{a, d})
 		f.must(f.ForgetDelivery(f.ctx, "b"))
 		f.must(f.ForgetDelivery(f.ctx, "c"))
-		f.same("left", must(f.Deliveries(f.ctx)), []pay.Delivery{{Destination: "a", Cursor: 1}})
+		f.same("left", must(f.Deliveries(f.ctx)), []pay.Delivery{a})
+	},
+	"a delivery is replaced only as it was read": func(f *fixture) {
+		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "a", Cursor: 1}))
+		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "a", Cursor: 9, Version: 1}))
+		for _, old := range []pay.Delivery{{Destination: "a"}, {Destination: "a", Version: 1}, {Destination: "a", Version: 3}, {Destination: "unknown", Version: 2}} {
+			f.fails(f.SetDelivery(f.ctx, old), pay.ErrDeliveryChanged)
+		}
+		f.same("kept", must(f.Deliveries(f.ctx)), []pay.Delivery{{Destination: "a", Cursor: 9, Version: 2}})
+		f.must(f.ForgetDelivery(f.ctx, "a"))
+		f.fails(f.SetDelivery(f.ctx, pay.Delivery{Destination: "a", Version: 2}), pay.ErrDeliveryChanged)
+		f.same("forgotten", len(must(f.Deliveries(f.ctx))), 0)
+	},
+	"one sender claims a destination": func(f *fixture) {
+		a := pay.Delivery{Destination: "a"}
+		f.must(f.SetDelivery(f.ctx, a))
+		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "b"}))
+		f.same("a claim of what has changed", must(f.ClaimDelivery(f.ctx, a)), false)
+		a.Version = 1
+		f.same("the first", must(f.ClaimDelivery(f.ctx, a)), true)
+		f.same("the second", must(f.ClaimDelivery(f.ctx, a)), false)
+		f.same("of another destination", must(f.ClaimDelivery(f.ctx, pay.Delivery{Destination: "b", Version: 1})), true)
+		f.fails(f.SetDelivery(f.ctx, pay.Delivery{Destination: "a"}), pay.ErrDeliveryChanged)
+		f.same("after a write that was refused", must(f.ClaimDelivery(f.ctx, a)), false)
+		f.must(f.SetDelivery(f.ctx, a))
+		f.same("the version before", must(f.ClaimDelivery(f.ctx, a)), false)
+		a.Version = 2
+		f.same("after the write", must(f.ClaimDelivery(f.ctx, a)), true)
+		f.same("deliveries", must(f.Deliveries(f.ctx))[0], a)
+	},
+	"many claim a destination at once": func(f *fixture) {
+		a := pay.Delivery{Destination: "a"}
+		f.must(f.SetDelivery(f.ctx, a))
+		a.Version = 1
+		var mine atomic.Int64
+		var all sync.WaitGroup
+		for range crowd {
+			all.Go(func() {
+				if is, err := f.ClaimDelivery(f.ctx, a); err != nil {
+					f.Error(err)
+				} else if is {
+					mine.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		f.same("claims", mine.Load(), int64(1))
 	},
 	"of a new payment, in its transaction": func(f *fixture) {
 		k := f.key()

@@ -200,7 +200,8 @@ CREATE TABLE notice_marks (
 CREATE INDEX notice_marks_until ON notice_marks (until);
 CREATE TABLE deliveries (
     destination text COLLATE "C" PRIMARY KEY,
-    row         json NOT NULL
+    row         json NOT NULL,
+    claimed     bigint NOT NULL DEFAULT 0 -- the end of a sender's claim
 );
 
 CREATE TABLE approvals (
