@@ -39,7 +39,7 @@ describe("the packed package", () => {
     assert(packed);
     assert.deepEqual(
       [...new Set(packed.files.map((f) => f.path.split("/")[0]))].sort(),
-      ["LICENSE", "README.md", "dist", "package.json"],
+      ["CHANGELOG.md", "LICENSE", "README.md", "dist", "package.json"],
     );
     npm("install", "--offline", "--no-audit", "--no-fund", `./${packed.filename}`);
     pages = http.createServer((req, res) => {
