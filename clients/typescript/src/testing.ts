@@ -113,7 +113,7 @@ export function testPurser(): TestPurser {
 /** Makes a seller, which asks for `amount` (`"0.01 USDC"`), and then answers paid requests by `answer`. */
 export function testSeller(
   answer: (request: Request) => Response | Promise<Response>,
-  { amount = "0.01 USDC", payTo = `0x${"1".repeat(40)}` } = {},
+  { amount = "0.01 USDC", payTo = `0x${"1".repeat(40)}` }: { amount?: string | bigint; payTo?: string } = {},
 ): TestSeller {
   const requests: Request[] = [];
   const sold = new Map<string, Response>(); // the same payment gets the same answer
