@@ -10,5 +10,5 @@ const sizeOf = (path) => {
 if (existsSync(dir)) console.log(`runtimes: ${Math.round(sizeOf(dir) / 1e6)} MB installed`);
 else console.log("runtimes: none are installed, so their tests skip: make test-runtimes installs them");
 const started = performance.now();
-run(process.execPath, ["scripts/test.mjs", "runtimes"]);
+run(process.execPath, ["scripts/test.mjs", "runtimes", "nodes"]);
 console.log(`runtimes: tried in ${Math.round((performance.now() - started) / 1000)} s`);

@@ -5,10 +5,10 @@ import { run } from "./run.mjs";
 
 const c8 = createRequire(import.meta.url).resolve("c8/bin/c8.js");
 // Other runtimes run by themselves (npm run test:runtimes): their programs are large, and what they cover is not counted.
-const apart = "runtimes.test.js";
+const apart = ["runtimes.test.js", "nodes.test.js"];
 const only = process.argv.slice(2);
 const files = readdirSync(".test")
-  .filter((f) => f.endsWith(".test.js") && (only.length === 0 ? f !== apart : only.some((o) => f.startsWith(o))))
+  .filter((f) => f.endsWith(".test.js") && (only.length === 0 ? !apart.includes(f) : only.some((o) => f.startsWith(o))))
   .map((f) => `.test/${f}`);
 // The tests wait for blocks more than for a processor.
 const node = [process.execPath, "--test", "--test-concurrency=4", "--test-reporter=spec", ...files];

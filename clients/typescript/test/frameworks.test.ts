@@ -1,115 +1,13 @@
 // Each framework that README.md names: a real SDK buys from the sandbox's seller, is refused, and loses an answer.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { createClient } from "purserpay";
+import { journaled, open, run } from "./shop.js";
 import { startWorld, type World } from "./world.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const programs = readdirSync(`${root}/examples/frameworks`).sort();
-
-interface Whole {
-  status: number;
-  headers: http.IncomingHttpHeaders;
-  body: string;
-}
-
-interface Shop {
-  url: string;
-  payments: string[];
-  close(): void;
-}
-
-/** Sells by the sandbox's seller, dressed as what a framework expects, and loses the first answers to payments. */
-async function open(seller: string, lost: number): Promise<Shop> {
-  const payments: string[] = [];
-  const sold = new Map<string, Whole>(); // handed out again for the same payment
-  const sell = async (req: http.IncomingMessage, body: string): Promise<Whole | undefined> => {
-    if (req.url === "/mcp" && !body.includes('"tools/call"')) return mcp(req, body);
-    const payment = req.headers["payment-signature"];
-    const path = req.method === "GET" ? "/weather" : "/echo";
-    if (typeof payment !== "string") return dress(req, body, await ask(seller + path, req, body));
-    payments.push(payment);
-    const answer = sold.get(payment) ?? (await ask(seller + path, req, body));
-    sold.set(payment, answer);
-    return payments.length <= lost ? undefined : dress(req, body, answer);
-  };
-  const server = http.createServer((req, res) => {
-    void (async () => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of req) chunks.push(chunk as Buffer);
-      const answer = await sell(req, Buffer.concat(chunks).toString());
-      if (answer) res.writeHead(answer.status, answer.headers).end(answer.body);
-      else req.socket.destroy();
-    })().catch(() => req.socket.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const close = () => {
-    server.close();
-    server.closeAllConnections();
-  };
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments, close };
-}
-
-async function ask(url: string, req: http.IncomingMessage, body: string): Promise<Whole> {
-  const headers = Object.fromEntries(Object.entries(req.headers).filter(([name]) => /^(payment-|content-type)/.test(name)));
-  const asked = http.request(url, { method: req.method ?? "GET", headers, agent: false });
-  asked.end(body);
-  const [answer] = (await once(asked, "response")) as [http.IncomingMessage];
-  const chunks: Buffer[] = [];
-  for await (const chunk of answer) chunks.push(chunk as Buffer);
-  const { connection: _, "content-length": __, "transfer-encoding": ___, ...kept } = answer.headers;
-  return { status: answer.statusCode ?? 0, headers: kept, body: Buffer.concat(chunks).toString() };
-}
-
-const json = (status: number, body: unknown, headers: http.IncomingHttpHeaders = {}): Whole => {
-  return { status, headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body) };
-};
-
-/** What a model or a tool says once it was paid. */
-function dress(req: http.IncomingMessage, asked: string, answer: Whole): Whole {
-  if (answer.status !== 200 || req.method === "GET") return answer;
-  const content = [{ type: "text", text: "clear" }];
-  if (req.url === "/mcp") {
-    const { id } = JSON.parse(asked) as { id: number };
-    return json(200, { jsonrpc: "2.0", id, result: { content } }, answer.headers);
-  }
-  if (req.url?.endsWith("/messages")) {
-    const said = { id: "m", type: "message", role: "assistant", model: "any", content };
-    return json(200, { ...said, usage: { input_tokens: 1, output_tokens: 1 }, stop_reason: "end_turn", stop_sequence: null }, answer.headers);
-  }
-  const choices = [{ index: 0, finish_reason: "stop", message: { role: "assistant", content: "clear" } }];
-  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
-  return json(200, { id: "c", object: "chat.completion", created: 1, model: "any", choices, usage }, answer.headers);
-}
-
-/** What costs nothing on the way to a tool. */
-function mcp(req: http.IncomingMessage, body: string): Whole {
-  if (req.method !== "POST") return json(405, {});
-  const { id, method } = JSON.parse(body) as { id?: number; method: string };
-  if (id === undefined) return { status: 202, headers: {}, body: "" };
-  if (method !== "initialize") return json(200, { jsonrpc: "2.0", id, result: { tools: [] } });
-  const serverInfo = { name: "shop", version: "1" };
-  return json(200, { jsonrpc: "2.0", id, result: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo } });
-}
-
-/** Runs a program as its developer does. */
-async function run(program: string, world: World, shop: Shop, maxAmount = "0.05 USDC"): Promise<{ code: number; out: string; err: string }> {
-  const purser = { PURSER_KEY: world.key, PURSER_URL: world.api, PURSER_MAX_AMOUNT: maxAmount };
-  const urls = { SELLER: shop.url, MODEL_URL: shop.url, MCP_URL: `${shop.url}/mcp` };
-  const env = { ...process.env, ...purser, ...urls, LANGSMITH_TRACING: "false" };
-  const child = spawn(process.execPath, [`${root}/examples/frameworks/${program}`], { env, stdio: ["ignore", "pipe", "pipe"] });
-  let [out, err] = ["", ""];
-  child.stdout.on("data", (text: Buffer) => (out += text.toString()));
-  child.stderr.on("data", (text: Buffer) => (err += text.toString()));
-  const [code] = (await once(child, "close")) as [number];
-  return { code, out, err };
-}
 
 describe("frameworks", { concurrency: 2 }, () => {
   let world: World;
@@ -120,12 +18,6 @@ describe("frameworks", { concurrency: 2 }, () => {
     world.close();
   });
 
-  /** The payments that purser has journaled for a shop. */
-  const journaled = async (shop: Shop) => {
-    const all = await createClient({ apiKey: world.key, baseUrl: world.api }).payments.list({ limit: 500 });
-    return all.filter((payment) => payment.request_url.startsWith(shop.url));
-  };
-
   for (const program of programs) {
     it(`${program} buys`, { timeout: 120_000 }, async (t) => {
       const shop = await open(world.sellers["sandbox"] ?? "", 0);
@@ -133,17 +25,17 @@ describe("frameworks", { concurrency: 2 }, () => {
       const { code, out, err } = await run(program, world, shop);
       assert.equal(code, 0, err);
       assert.match(out, /clear/);
-      assert.deepEqual((await journaled(shop)).map((payment) => payment.amount), ["10000"]);
+      assert.deepEqual((await journaled(world, shop)).map((payment) => payment.amount), ["10000"]);
     });
 
     it(`${program} is refused with a reason`, { timeout: 120_000 }, async (t) => {
       const shop = await open(world.sellers["sandbox"] ?? "", 0);
       t.after(() => shop.close());
-      const { code, err } = await run(program, world, shop, "0.001 USDC");
+      const { code, err } = await run(program, world, shop, { maxAmount: "0.001 USDC" });
       assert.notEqual(code, 0);
       assert.match(err, /The seller asks for 10000, maxAmount is 1000 \(0\.001 USDC\)/);
       assert.equal(shop.payments.length, 0);
-      assert.equal((await journaled(shop)).length, 0);
+      assert.equal((await journaled(world, shop)).length, 0);
       assert(!err.includes(world.key), "the API key is shown");
     });
 
@@ -155,7 +47,7 @@ describe("frameworks", { concurrency: 2 }, () => {
       assert.match(out, /clear/);
       assert.equal(shop.payments.length, 2);
       assert.equal(new Set(shop.payments).size, 1);
-      assert.equal((await journaled(shop)).length, 1);
+      assert.equal((await journaled(world, shop)).length, 1);
     });
 
     it(`${program} is short, and README.md has it`, () => {
