@@ -14,10 +14,9 @@ from ._calls import MAX_ANSWER, Answer, CallError
 from ._halves import Blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from types import ModuleType
 
-    import requests
     from requests.adapters import BaseAdapter
 
     from ._calls import Call
@@ -98,6 +97,8 @@ class RequestsCaller:
         import requests
         import urllib3
 
+        from ._urllib3 import as_it_comes
+
         until = time.monotonic() + call.timeout
         request = requests.Request(call.method, call.url, headers=dict(call.headers), data=call.body or None).prepare()
         try:
@@ -105,7 +106,7 @@ class RequestsCaller:
                 request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
             ) as response:
                 chunks = bytearray()
-                for chunk in _as_it_comes(response):
+                for chunk in as_it_comes(response.raw):
                     chunks += chunk
                     if len(chunks) > MAX_ANSWER:
                         raise _too_large()
@@ -117,13 +118,6 @@ class RequestsCaller:
 
     async def close(self) -> None:
         self._adapter.close()
-
-
-def _as_it_comes(response: requests.Response) -> Iterator[bytes]:
-    """The body in whatever pieces it comes, so that a slow one is noticed. Calls ask for no compression."""
-    read = getattr(response.raw, "read1", response.raw.read)  # urllib3 before version 2 has only the latter
-    while chunk := read(1 << 10, decode_content=False):
-        yield chunk
 
 
 def _httpx_timeout(timeout: float) -> dict[str, object]:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ._calls import Call
 
-__all__ = ["Caller", "decoded", "expect", "hold", "made", "one_shot", "peek"]
+__all__ = ["Caller", "as_it_comes", "decoded", "expect", "hold", "made", "one_shot", "peek"]
 
 
 async def peek(raw: Any) -> tuple[Any, bytes | None]:
     """Read a body as far as it may be a challenge. Returns an answer of which nothing is read, and that part."""
-    chunks = _chunks(raw)
+    chunks = as_it_comes(raw)
     peeked = bodies.Peeked(encoded="content-encoding" in raw.headers)
     for chunk in chunks:
         if not peeked.add(chunk):
@@ -34,7 +34,7 @@ async def peek(raw: Any) -> tuple[Any, bytes | None]:
 async def hold(raw: Any) -> urllib3.HTTPResponse:
     """Read an answer for an error, and close it. Returns one with the same body, decoded."""
     try:
-        text, _ = await bodies.read_start(bodies.following(_chunks(raw)), bodies.MAX_HELD, bodies.HELD_FOR)
+        text, _ = await bodies.read_start(bodies.following(as_it_comes(raw)), bodies.MAX_HELD, bodies.HELD_FOR)
     finally:
         raw.close()
         raw.release_conn()
@@ -80,16 +80,13 @@ def one_shot(body: Any) -> Iterator[bytes]:
         yield part.encode("utf-8") if isinstance(part, str) else bytes(part)
 
 
-def _chunks(raw: Any) -> Iterator[bytes]:
-    """The body as it comes, not decoded."""
-    read = getattr(raw, "read1", None)
-    while True:
-        if read is not None:
-            chunk = read(1 << 16, decode_content=False)
-        else:  # urllib3 before version 2
-            chunk = raw.read(bodies.SLICE, decode_content=False)
-        if not chunk:
-            return
+def as_it_comes(raw: Any) -> Iterator[bytes]:
+    """Read a body in whatever pieces it comes, not decoded, so that a slow one is noticed."""
+    if hasattr(raw, "read1"):
+        while chunk := raw.read1(1 << 16, decode_content=False):
+            yield chunk
+        return
+    while chunk := raw.read(bodies.SLICE, decode_content=False):  # urllib3 2.0 and before: it waits for so much
         yield chunk
 
 
@@ -160,7 +157,7 @@ class Caller:
             )
             try:
                 data = bytearray()
-                for chunk in _chunks(response):
+                for chunk in as_it_comes(response):
                     data += chunk
                     if len(data) > MAX_ANSWER:
                         raise CallError(f"its answer is larger than {MAX_ANSWER} bytes")

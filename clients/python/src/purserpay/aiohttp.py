@@ -42,6 +42,7 @@ __all__ = ["PurserMiddleware", "wrap"]
 
 # How many redirected requests are known at once.
 MOST_HOPS = 1024
+_LEADS = (301, 302, 303, 307, 308)  # to another URL
 
 
 class PurserMiddleware:
@@ -67,7 +68,7 @@ class PurserMiddleware:
         hops = self._hops.get(id(request._traces))  # noqa: SLF001
         repeatable = await self._prepare(request)
         response = await handler(request)
-        if response.status in (301, 302, 303, 307, 308) and hops is None:
+        if response.status in _LEADS and hops is None:
             described = await _described(request, repeatable=repeatable, asked=None)
             self._leave(request, _Hops(request._traces, described.identity))  # noqa: SLF001
         if response.status != 402:
@@ -91,6 +92,7 @@ class PurserMiddleware:
             paid: ClientResponse = reply.native
             if purchase.info is not None:
                 setattr(paid, MARK, purchase.info)
+            if purchase.info is not None and paid.status in _LEADS:
                 self._leave(request, _Hops(request._traces, described.identity, purchase))  # noqa: SLF001
             return paid
 
