@@ -5,6 +5,17 @@ import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
 import { bareUrl, parseAmount, type Settings, usdc } from "./options.js";
 import { orAborted } from "./time.js";
 
+/** Whether the program has said what may be paid. */
+const guarded = (s: Settings) => s.maxAmount !== undefined || s.budget !== undefined || s.beforePayment !== undefined;
+
+/** The largest amount that a challenge asks for. */
+export function largestOf(challenge: Challenge): bigint {
+  return challenge.offers.reduce((largest, { amount }) => {
+    const asked = parseAmount(amount) ?? 0n;
+    return asked > largest ? asked : largest;
+  }, 0n);
+}
+
 /** Throws when a cap refuses, or when the signal fires meanwhile. */
 export async function checkCaps(
   s: Settings,
@@ -14,23 +25,24 @@ export async function checkCaps(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   checkHost(s, url);
-  if (s.maxAmount === undefined && !s.beforePayment) return;
+  if (!guarded(s)) return;
   const { offers } = challenge;
   const first = offers[0];
   if (!first) {
     throw new InvalidChallengeError("The seller asks for nothing whose price this client can tell, and there is a cap on it.");
   }
-  let largest = 0n;
   for (const offer of offers) {
     const amount = parseAmount(offer.amount);
     if (s.maxAmount !== undefined && (amount === undefined || amount > s.maxAmount)) {
       throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount)}, maxAmount is ${s.maxAmount} (${usdc(s.maxAmount)} USDC).`, "amount");
     }
-    if (amount !== undefined && amount > largest) largest = amount;
+    if (s.budget !== undefined && amount === undefined) {
+      throw new RefusedByCallerError("The seller asks for an amount that is no whole number, and there is a budget.", "budget");
+    }
   }
   const { beforePayment } = s;
   if (!beforePayment) return;
-  const info = { url: bareUrl(url), host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
+  const info = { url: bareUrl(url), host: url.host, method, offers, amount: largestOf(challenge).toString(), payTo: first.payTo };
   let verdict: unknown;
   try {
     const asked = (async () => beforePayment(info))();
@@ -52,7 +64,7 @@ function named(value: unknown): string {
 
 /** Whether a signature pays for one of the offers that the caps have seen. True when there are no caps. */
 export function signedAsOffered(s: Settings, challenge: Challenge, signature: string): boolean {
-  if (s.maxAmount === undefined && !s.beforePayment) return true;
+  if (!guarded(s)) return true;
   const signed = signedTerms(signature);
   return (
     signed !== undefined &&

@@ -19,7 +19,7 @@ export type ErrorCode =
   | "request-refused";
 
 /** The cap that refused a payment. */
-export type RefusalRule = "plain-http" | "host" | "amount" | "callback" | "signed-terms";
+export type RefusalRule = "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
 
 /** What is known when an error is made. Members that are not known are absent or undefined. */
 export interface ErrorFacts {

@@ -44,6 +44,8 @@ export interface PaymentOptions extends PurserOptions {
    * here; purser has its own.
    */
   maxAmount?: string | bigint;
+  /** The most that all payments of this client may cost together, in the forms of `maxAmount`. Default: no budget here. */
+  budget?: string | bigint;
   /** What the payments are booked under, and limited by. Default: none. */
   task?: string;
   /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
@@ -84,6 +86,7 @@ export interface PaymentOptions extends PurserOptions {
 export interface Settings {
   readonly settlement: Settlement;
   readonly maxAmount: bigint | undefined;
+  readonly budget: bigint | undefined;
   readonly task: string | undefined;
   readonly allowHosts: readonly string[] | undefined;
   readonly beforePayment: PaymentOptions["beforePayment"];
@@ -107,6 +110,7 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
   return {
     settlement,
     maxAmount: o.maxAmount === undefined ? undefined : cap(o.maxAmount),
+    budget: o.budget === undefined ? undefined : cap(o.budget, "budget"),
     task: o.task,
     allowHosts: o.allowHosts === undefined ? undefined : [...o.allowHosts],
     beforePayment: o.beforePayment,
@@ -139,7 +143,7 @@ export function parseAmount(amount: string): bigint | undefined {
 const decimals = 6;
 
 /** Checks a cap: a bigint or digits of smallest units, or USDC with the unit named. */
-export function cap(given: unknown): bigint {
+export function cap(given: unknown, name = "maxAmount"): bigint {
   if (typeof given === "bigint" && given >= 0n) return given;
   if (typeof given === "string") {
     const amount = parseAmount(given);
@@ -147,7 +151,7 @@ export function cap(given: unknown): bigint {
     const [, whole, fraction = ""] = /^([0-9]{1,60})(?:\.([0-9]{1,6}))? USDC$/.exec(given) ?? [];
     if (whole !== undefined) return BigInt(whole + fraction.padEnd(decimals, "0"));
   }
-  throw new TypeError('maxAmount must be a bigint or a decimal string of smallest units, or such as "0.05 USDC"');
+  throw new TypeError(`${name} must be a bigint or a decimal string of smallest units, or such as "0.05 USDC"`);
 }
 
 /** An amount in the smallest unit as USDC: `usdc("10000")` is `"0.01"`. */

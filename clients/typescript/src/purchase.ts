@@ -2,7 +2,8 @@
 // only place that decides whether money may move (BEHAVIOUR.md §2 to §7); how requests are sent is the callers' affair.
 import { Api, order, type PayRequest } from "./api.js";
 import { type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
-import { checkCaps, signedAsOffered } from "./caps.js";
+import { Budget } from "./budget.js";
+import { checkCaps, largestOf, signedAsOffered } from "./caps.js";
 import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text } from "./challenge.js";
 import {
   DryRunError,
@@ -18,8 +19,8 @@ import {
   isPurserError,
 } from "./errors.js";
 import { Connection } from "./http.js";
-import { Memory, type Identity } from "./memory.js";
-import { bareUrl, cap, time, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { type Identity, Memory, type Remembered } from "./memory.js";
+import { bareUrl, cap, parseAmount, time, type PaymentOptions, type PurserOptions, type Settings, settings, usdc } from "./options.js";
 import { aside, Receipts, tell } from "./receipts.js";
 import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
@@ -130,10 +131,12 @@ export class Payer {
   readonly settings: Settings;
   readonly memory = new Memory();
   readonly receipts = new Receipts();
+  readonly budget: Budget;
 
   constructor(o: Omit<PaymentOptions, "apiKey"> & PurserOptions) {
     this.connection = new Connection(o);
     this.settings = settings(o);
+    this.budget = new Budget(this.settings.budget);
   }
 
   /** Waits for receipts on their way, and drops those that take longer. */
@@ -162,6 +165,7 @@ export class Payer {
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
       const key = bill.idempotencyKey ?? remembered?.key ?? `client-${uuid()}`;
+      this.#setAside(bill, id, key, remembered);
       purchase = new Purchase(this, agreed, bill, id, key, remembered?.since);
       const answer = await purchase.run(bill.signal);
       ended();
@@ -177,6 +181,15 @@ export class Payer {
       ended(error);
       throw error;
     }
+  }
+
+  /** Takes the price from the budget. A key that stands for a payment already costs nothing more. */
+  #setAside(bill: Bill<object>, id: Identity, key: string, remembered: Remembered | undefined): void {
+    const price = largestOf(bill.challenge);
+    if (this.budget.take(key, price)) return;
+    if (remembered) this.memory.put(id, key, remembered.since);
+    const [asked, left, all] = [price, this.budget.left, this.budget.limit].map((amount) => `${usdc(amount)} USDC`);
+    throw new RefusedByCallerError(`${asked} would pass this client's budget of ${all}; ${left} left.`, "budget");
   }
 
   /** The settings with what the program says of one request. */
@@ -263,6 +276,8 @@ class Purchase<R extends object> {
     try {
       this.#paid ??= await this.#obtain(signal);
       this.summary ??= this.#summarize(this.#paid);
+      const signed = parseAmount(this.summary.amount ?? "");
+      if (signed !== undefined) this.payer.budget.settle(this.key, signed);
       sent = await this.#deliver(this.#paid, signal);
     } catch (thrown) {
       const error = this.#said(thrown);
@@ -283,6 +298,9 @@ class Purchase<R extends object> {
           ended = !this.#open && this.payer.settings.settlement === "seller";
         }
       }
+      // Nothing stands under the key: its price is there for others again.
+      const unasked = !isPurserError(error) || error.code === "purser-unreachable";
+      if (!this.#earlier && (ended || (unasked && !this.#open && !this.#paid))) this.payer.budget.settle(this.key, 0n);
       this.#pause(ended, since);
       if (this.summary && isPurserError(error)) tell(this.agreed, this.summary);
       throw error;
