@@ -9,15 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from . import _calls as calls
 from . import _wire as wire
-from ._amounts import usdc, usdc_text
-from ._context import Terms, given_terms
+from ._amounts import usdc_text
 from ._errors import (
     DeclinedError,
     DryRunError,
@@ -37,13 +34,28 @@ from ._errors import (
     attach_unclear,
 )
 from ._options import BeforePayment, host_allowed, is_loopback, origin
+from ._steps import (
+    Ask,
+    Discard,
+    Hold,
+    PaymentInfo,
+    Peek,
+    Post,
+    Reply,
+    Report,
+    Request,
+    Send,
+    SendError,
+    Sleep,
+    Step,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from decimal import Decimal
 
     from ._budget import Budget
-    from ._memory import Identities, Identity, Memory
+    from ._memory import Identities, Memory
     from ._models import PayResult
     from ._options import Options
 
@@ -80,142 +92,6 @@ UNCLEAR = (500, 502, 503, 504)
 _ENDED = (NoWalletError, InvalidChallengeError, DeclinedError)
 # These say nothing about what the key stands for already: purser may not have looked.
 _BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, IdempotencyConflictError)
-
-
-@dataclass(frozen=True)
-class Request:
-    """A logical request, as far as paying is concerned.
-
-    ``digest`` of the body is ``None`` if that cannot be sent again; ``size`` is what it takes in memory, in bytes.
-    """
-
-    method: str
-    url: str
-    digest: bytes | None = field(repr=False)
-    size: int = 0
-    idempotency_key: str | None = None
-    asked: Identity | None = None  # what was asked for at first, if this is where it was redirected to
-    terms: Terms = field(default_factory=given_terms)
-
-    @property
-    def identity(self) -> Identity:
-        """What makes this request, as it is, the same as another."""
-        return self.method, self.plain_url, self.digest or b""
-
-    @property
-    def plain_url(self) -> str:
-        """The URL without fragment, and without user and password, which are nobody's business."""
-        parts = urlsplit(self.url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
-
-    @property
-    def shown_url(self) -> str:
-        """The URL without query, for errors."""
-        return urlunsplit((*urlsplit(self.plain_url)[:3], "", ""))
-
-
-@dataclass
-class Reply:
-    """An answer of the seller: names of headers in lower case, values as Latin-1, and the library's own object.
-
-    A library whose answers cannot be made unread again puts another object there.
-    """
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    native: Any = field(repr=False)
-
-
-class SendError(Exception):
-    """The paid request had no answer. The cause is the HTTP library's error."""
-
-
-@dataclass(frozen=True)
-class Send:
-    """Send the request with a payment. Gives a ``Reply``, raises ``SendError``."""
-
-    name: str
-    value: str = field(repr=False)
-    timeout: float  # seconds, to the headers of the answer
-
-
-@dataclass(frozen=True)
-class Peek:
-    """Read the body of an answer as long as it may be a challenge, and leave it unread. Gives bytes or ``None``."""
-
-    reply: Reply
-
-
-@dataclass(frozen=True)
-class Hold:
-    """Read an answer, for an error, and close it. Gives its body."""
-
-    reply: Reply
-
-
-@dataclass(frozen=True)
-class Discard:
-    """Close an answer."""
-
-    reply: Reply
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Call ``before_payment``. Gives what it returns."""
-
-    info: BeforePayment
-
-
-@dataclass(frozen=True)
-class Sleep:
-    """Wait for seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Post:
-    """Call ``POST /v1/pay`` or ``POST /v1/quote``. Gives an ``Answer``, raises ``CallError``."""
-
-    operation: calls.Operation[Any]
-    timeout: float  # seconds, for all of it
-
-
-@dataclass(frozen=True)
-class Report:
-    """Tell purser about the seller's receipt, as long as that takes no longer than it may. Never fails."""
-
-    payment: PaymentInfo
-    receipt: str = field(repr=False)
-
-
-Step = Send | Peek | Hold | Discard | Ask | Sleep | Post | Report
-Steps = Generator[Step, Any, T]
-
-
-@dataclass
-class PaymentInfo:
-    """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it.
-
-    ``amount`` is what was signed for, in the smallest unit, and ``pay_to`` whom it is for, in lower case; ``None`` if
-    the payment does not say.
-    """
-
-    id: str | None
-    state: str | None
-    transaction: str
-    settled: bool
-    idempotency_key: str
-    amount: str | None = None
-    host: str | None = None
-    task: str | None = None
-    pay_to: str | None = None
-
-    @property
-    def usdc(self) -> Decimal | None:
-        """The amount in USDC."""
-        return None if self.amount is None else usdc(self.amount)
 
 
 def pays_already(names: Any) -> bool:
