@@ -7,9 +7,9 @@ import { cap, type Settlement, time, usdc } from "./options.js";
 import { deadline, orAborted } from "./time.js";
 
 export interface CallOptions {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** For purser's answer, in milliseconds. Default: the client's `payTimeout`. */
-  timeout?: number;
+  timeout?: number | undefined;
 }
 
 export interface ApiKey {
@@ -76,25 +76,25 @@ export interface SpendPage {
 }
 
 export interface NewKey {
-  label?: string;
-  key?: string;
-  organizationId?: string;
-  plan?: string;
+  label?: string | undefined;
+  key?: string | undefined;
+  organizationId?: string | undefined;
+  plan?: string | undefined;
   /** For `organizationId` and `plan`. */
-  internalSecret?: string;
+  internalSecret?: string | undefined;
 }
 
 export interface PayRequest {
   /** The challenge, base64. */
   paymentRequiredHeader: string;
-  requestUrl?: string;
-  idempotencyKey?: string;
+  requestUrl?: string | undefined;
+  idempotencyKey?: string | undefined;
   /** Default: purser's own. */
-  settlement?: Settlement;
+  settlement?: Settlement | undefined;
   /** What the payment is booked under, and limited by. */
-  task?: string;
+  task?: string | undefined;
   /** The most that it may cost: `"0.05 USDC"`, or in the asset's smallest unit. */
-  maxAmount?: string | bigint;
+  maxAmount?: string | bigint | undefined;
 }
 
 /** What purser would pay now. */
@@ -144,14 +144,14 @@ export interface Limits {
 export type Door = "api" | "proxy" | "transport";
 
 export interface PageOptions extends CallOptions {
-  limit?: number;
+  limit?: number | undefined;
   /** The id of the last entry of the page before. */
-  before?: string;
+  before?: string | undefined;
 }
 
 export interface AllOptions extends CallOptions {
   /** Entries of one page. Default: 100. */
-  pageSize?: number;
+  pageSize?: number | undefined;
 }
 
 type States = "open" | "settled" | "void" | "refused" | "unresolved" | "confirmed" | "disputed";

@@ -6,7 +6,7 @@ import { Payer } from "./purchase.js";
 
 export interface ClientOptions extends Omit<PaymentOptions, "apiKey">, PurserOptions {
   /** Sends the requests to sellers. Default: the global fetch, as it is when the client is made. */
-  fetch?: Fetch;
+  fetch?: Fetch | undefined;
 }
 
 /** Options of one request. */

@@ -19,7 +19,7 @@ import { deadline } from "./time.js";
 /** What a paying fetch takes: all of fetch's own, and what is said of this logical request's payment. */
 export interface PayingInit extends RequestInit, Terms {
   /** Under one key at most one payment is made. Default: a new key; the header `Idempotency-Key` comes first. */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
 }
 
 /** A fetch that pays. */

@@ -27,59 +27,59 @@ export interface PaymentInfo {
 /** How purser is reached. */
 export interface PurserOptions {
   /** The secret of the API key. It is sent to `baseUrl` only. A client without one can only create keys. */
-  apiKey?: string;
+  apiKey?: string | undefined;
   /** purser's address, such as `http://127.0.0.1:8402`. */
   baseUrl: string | URL;
   /** Calls purser. Default: the global fetch, as it is when the client is made. */
-  purserFetch?: Fetch;
+  purserFetch?: Fetch | undefined;
 }
 
 /** How 402s are paid. */
 export interface PaymentOptions extends PurserOptions {
   apiKey: string;
   /** Default: `seller`. */
-  settlement?: Settlement;
+  settlement?: Settlement | undefined;
   /**
    * The most that one request may cost: `"0.05 USDC"`, or in the asset's smallest unit (USDC: millionths). Default: no cap
    * here; purser has its own.
    */
-  maxAmount?: string | bigint;
+  maxAmount?: string | bigint | undefined;
   /** The most that all payments of this client may cost together, in the forms of `maxAmount`. Default: no budget here. */
-  budget?: string | bigint;
+  budget?: string | bigint | undefined;
   /** What the payments are booked under, and limited by. Default: none. */
-  task?: string;
+  task?: string | undefined;
   /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
-  allowHosts?: readonly string[];
+  allowHosts?: readonly string[] | undefined;
   /** Sees every payment before it is made. Only `true` allows it; anything else, and an exception, refuses it. */
-  beforePayment?: (info: PaymentInfo) => boolean | Promise<boolean>;
+  beforePayment?: ((info: PaymentInfo) => boolean | Promise<boolean>) | undefined;
   /**
    * Is called once for each paid answer and for each payment that is rejected or unclear, with what `paymentOf` tells. What
    * it throws changes nothing.
    */
-  onPayment?: (payment: PaymentSummary) => unknown;
+  onPayment?: ((payment: PaymentSummary) => unknown) | undefined;
   /** Is told of payments and of what goes wrong beside them; `console` is one. Default: none. */
-  logger?: { info(message: string): void; warn(message: string, ...more: unknown[]): void };
+  logger?: { info(message: string): void; warn(message: string, ...more: unknown[]): void } | undefined;
   /** Makes a span of each purchase: `trace.getTracer("…")` of OpenTelemetry. Default: none. */
-  tracer?: Tracer;
+  tracer?: Tracer | undefined;
   /** More response headers that may hold a challenge. */
-  challengeHeaders?: readonly string[];
+  challengeHeaders?: readonly string[] | undefined;
   /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */
-  bodyLimit?: number;
+  bodyLimit?: number | undefined;
   /** How long purser may take for one try, in milliseconds. Default: 75,000. */
-  payTimeout?: number;
+  payTimeout?: number | undefined;
   /** How long the seller may take to answer the paid request, in milliseconds. Default: 300,000. */
-  paidTimeout?: number;
+  paidTimeout?: number | undefined;
   /** How often a payment whose outcome is unclear is sent again. Default: 1. */
-  resends?: number;
+  resends?: number | undefined;
   /** How long an answer is held back for reporting its receipt, in milliseconds. Default: 1,000. */
-  receiptWait?: number;
+  receiptWait?: number | undefined;
   /**
    * Errors of this package are not thrown: the program gets a 402 with the reason instead, which SDKs do not repeat.
    * `purserErrorOf` finds the error by it. Default: false.
    */
-  return402?: boolean;
+  return402?: boolean | undefined;
   /** Keeps the runtime alive for a receipt that takes longer (`ctx.waitUntil` of edge runtimes). */
-  waitUntil?: (work: Promise<unknown>) => void;
+  waitUntil?: ((work: Promise<unknown>) => void) | undefined;
 }
 
 /** Options with defaults filled in. */
@@ -190,7 +190,8 @@ export function fromEnv(given: Partial<PaymentOptions> = {}): PaymentOptions {
   if (env["PURSER_MAX_AMOUNT"]) read.maxAmount = env["PURSER_MAX_AMOUNT"];
   if (env["PURSER_ALLOW_HOSTS"]) read.allowHosts = env["PURSER_ALLOW_HOSTS"].split(",").map((host) => host.trim());
   if (env["PURSER_TASK"]) read.task = env["PURSER_TASK"];
-  const { apiKey, baseUrl, ...more } = { ...read, ...given };
+  const said = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<PaymentOptions>;
+  const { apiKey, baseUrl, ...more } = { ...read, ...said };
   if (!apiKey) throw new TypeError("PURSER_KEY is not set");
   if (!baseUrl) throw new TypeError("PURSER_URL is not set");
   return { apiKey, baseUrl, ...more };

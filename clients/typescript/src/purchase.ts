@@ -47,14 +47,14 @@ export interface PaymentSummary {
 /** What a program says of one request's payment. */
 export interface Terms {
   /** The most that this request may cost, beside the client's own cap: the smaller one holds. */
-  maxAmount?: string | bigint;
+  maxAmount?: string | bigint | undefined;
   /** What the payment is booked under, in place of the client's. */
-  task?: string;
+  task?: string | undefined;
   /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
-  dryRun?: boolean;
+  dryRun?: boolean | undefined;
   /** In the place of the client's, in milliseconds. */
-  payTimeout?: number;
-  paidTimeout?: number;
+  payTimeout?: number | undefined;
+  paidTimeout?: number | undefined;
 }
 
 /** An answer of the seller to a paid request. */

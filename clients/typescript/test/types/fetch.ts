@@ -29,6 +29,12 @@ wrapFetch(paying, {
 });
 wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", beforePayment: async () => Promise.resolve(true) });
 
+// A setting that may be missing can be handed on as it is.
+const maybe = Math.random() > 2 ? "0.05 USDC" : undefined;
+wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", maxAmount: maybe, task: maybe, beforePayment: undefined, budget: maybe });
+void paying("https://x.example", { maxAmount: maybe, idempotencyKey: maybe });
+void createClient({ apiKey: maybe, baseUrl: "http://x" }).pay({ paymentRequiredHeader: "", task: maybe, maxAmount: maybe });
+
 // @ts-expect-error the key is missing
 wrapFetch(fetch, { baseUrl: "http://x" });
 // @ts-expect-error amounts are no numbers
