@@ -379,6 +379,12 @@ func keyLock(id string) string { return "key/" + id }
 // organizationPlaces begin the names of counters that end in the id of an organization, which its maker chooses.
 const organizationPlaces = "place/org/"
 
+// transactionLocks is the number of locks of transactions. The schema has their rows.
+const transactionLocks = 1 << 12
+
+// transactionLock names the lock of the transactions whose hashes begin alike.
+func transactionLock(n int) string { return fmt.Sprintf("transaction/%03x", n) }
+
 // counterLocks names the locks of counters that a key may share with others.
 func counterLocks(keyID string, list []pay.Counter) (names []string) {
 	for _, c := range list {

@@ -248,7 +248,7 @@ func (o *op) claiming(out pay.Outcome) *op {
 		return o
 	}
 	hash := hashed(transactionKey(out.Transaction))
-	name := fmt.Sprintf("transaction/%02x%02x", hash[0], hash[1]&0xf0) // bounds the number of locks
+	name := transactionLock(int(hash[0])<<4 | int(hash[1])>>4)
 	if find := o.find; find != nil {
 		o.find = func(ctx context.Context) ([]string, error) {
 			names, err := find(ctx)

@@ -88,6 +88,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](memoryRows), locked: newMemory[struct{}](memoryRows), habits: newMemory[[]string](maxCalls),
 	}
+	for n := range transactionLocks {
+		d.locked.Add(transactionLock(n), struct{}{})
+	}
 	for i := range d.lanes {
 		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}
 	}

@@ -12,6 +12,7 @@ CREATE TABLE settings (
 CREATE TABLE locks (
     name bytea PRIMARY KEY
 );
+INSERT INTO locks SELECT convert_to('transaction/' || lpad(to_hex(i), 3, '0'), 'UTF8') FROM generate_series(0, 4095) i;
 
 -- The last number that was given to an audit entry or a notice.
 CREATE TABLE numbers (
