@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -306,8 +308,12 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 }
 
 // writeEach writes kept changes one by one, because the database refuses one of them. That one is given up: recovery
-// reads from the chain what became of its payment.
+// reads from the chain what became of its payment. Conflicts with other transactions are no refusals, and are tried again.
 func (d *DB) writeEach(ctx context.Context, list []*kept, refusal error) error {
+	refused, told := errors.AsType[*pgconn.PgError](refusal)
+	if !told || strings.HasPrefix(refused.Code, "40") {
+		return refusal
+	}
 	if len(list) == 1 {
 		d.log.ErrorContext(ctx, "store: the database refuses a kept outcome", "payment", list[0].Outcome.PaymentID, "outcome", string(list[0].Outcome.Verdict),
 			"transaction", list[0].Outcome.Transaction, "at", list[0].Outcome.At, "error", refusal)
