@@ -177,7 +177,11 @@ class Call {
   async #keepBody(): Promise<void> {
     const given = this.config.data;
     if (given === undefined || given === null) return;
-    const { body, again } = await keep(given, this.payer.settings.bodyLimit, this.#signal);
+    const { body, again, type } = await keep(given, this.payer.settings.bodyLimit, this.#signal);
+    if (type !== undefined) {
+      const others = Object.entries(plain(this.config.headers)).filter(([name]) => name.toLowerCase() !== "content-type");
+      this.config.headers = { ...Object.fromEntries(others), "Content-Type": type };
+    }
     // The form of bytes that all adapters take; it is a copy of its own.
     const bytes = body instanceof Uint8Array ? body.buffer : undefined;
     this.#kept.first = bytes ?? body;

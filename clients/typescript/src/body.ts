@@ -11,6 +11,8 @@ export interface Kept {
   readonly body: Body;
   /** Makes it once more; undefined when it is a stream that is gone after the first request. */
   readonly again: (() => Body) | undefined;
+  /** Its content type, where the body itself knew it and no more does. */
+  readonly type?: string;
 }
 
 /**
@@ -21,6 +23,7 @@ export async function keep(body: unknown, limit: number, signal: AbortSignal | u
   if (isOldStream(body)) {
     const file = fileOf(body);
     if (file) return { body: body as unknown as Body, again: file };
+    if (isFormStream(body)) return readForm(body, limit, signal);
   } else if (body instanceof ArrayBuffer) return kept(body.slice(0));
   else if (ArrayBuffer.isView(body)) return kept(new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice());
   else if (isParams(body)) return kept(new URLSearchParams(body.toString()));
@@ -94,6 +97,50 @@ function fileOf(stream: OldStream): (() => Body) | undefined {
   const { path, start, end, bytesRead, constructor } = stream;
   if (typeof path !== "string" || bytesRead !== 0 || constructor.name !== "ReadStream") return undefined;
   return () => new (constructor as new (path: string, o: object) => unknown)(path, { start, end }) as Body;
+}
+
+/** A form of the package form-data. */
+interface FormStream extends OldStream {
+  getBoundary(): string;
+  getLength(done: (error: unknown, length?: number) => void): void;
+  on(event: string, listener: (value?: unknown) => void): void;
+  resume(): void;
+}
+
+function isFormStream(body: OldStream): body is FormStream {
+  return "getBoundary" in body && "getLength" in body;
+}
+
+/** Reads a form that tells its length. It has no other way to be read than by events. */
+async function readForm(form: FormStream, limit: number, signal: AbortSignal | undefined): Promise<Kept> {
+  const length = await new Promise<number>((resolve) => {
+    form.getLength((error, known = Infinity) => {
+      resolve(error ? Infinity : known);
+    });
+  });
+  if (length > limit) return { body: form as unknown as Body, again: undefined };
+  const content = new Gathering();
+  const read = new Promise<unknown>((resolve, reject) => {
+    form.on("data", (piece) => {
+      content.add(chunk(piece));
+    });
+    form.on("end", resolve);
+    form.on("error", reject);
+  });
+  form.resume();
+  await (signal ? orAborted(read, signal) : read);
+  return { ...kept(content.all()), type: `multipart/form-data; boundary=${form.getBoundary()}` };
+}
+
+/** Makes a stream of what got and undici send piece by piece: a generator gives its pieces away once. */
+export function streamed(body: unknown): unknown {
+  const iterable = typeof body === "object" && body !== null && Symbol.iterator in body;
+  return iterable && !ArrayBuffer.isView(body) && !isForm(body) ? piecesIn(body as Iterable<unknown>) : body;
+}
+
+// eslint-disable-next-line @typescript-eslint/require-await -- what a stream is read by
+async function* piecesIn(pieces: Iterable<unknown>): AsyncGenerator {
+  yield* pieces;
 }
 
 /** Whether a body gives its content away once. */

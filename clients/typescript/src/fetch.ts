@@ -70,7 +70,8 @@ class Call {
     if (paidTimeout !== undefined) this.#terms.paidTimeout = time("paidTimeout", paidTimeout, 1);
     this.#request = isRequest(input) ? input : undefined;
     this.#url = isRequest(input) ? input.url : String(input);
-    this.#init = rest;
+    // So much of an answer node-fetch keeps for the half of a clone that is not read yet.
+    this.#init = { highWaterMark: maxChallengeBytes, ...rest } as RequestInit;
     this.#headers = new Headers(init.headers ?? this.#request?.headers);
     this.#method = (init.method ?? this.#request?.method ?? "GET").toUpperCase();
     this.#signal = init.signal === null ? undefined : (init.signal ?? this.#request?.signal);
@@ -131,6 +132,10 @@ class Call {
     }
     if (given !== null && given !== undefined) {
       this.#kept = await keep(given, this.#payer.settings.bodyLimit, this.#signal);
+      if (this.#kept.type !== undefined && !this.#headers.has("Content-Type")) {
+        this.#headers.set("Content-Type", this.#kept.type);
+        this.#init.headers = this.#headers;
+      }
     }
     const init = { ...this.#init, ...withBody(this.#kept?.body) };
     if (!this.#request) return this.#fetch.call(undefined, this.#url, init);

@@ -1,6 +1,10 @@
 // The same for got, which is known here by its form only: it is no dependency.
+import { keep, type Kept, streamed } from "./body.js";
+import { bodyChallenge, dealtWith, headerChallenge, type HeaderReader } from "./challenge.js";
+import { isPurserError, NotReplayableError } from "./errors.js";
 import type { PayingInit } from "./fetch.js";
-import { needKey, type PaymentOptions } from "./options.js";
+import { discard } from "./http.js";
+import { needKey, type PaymentOptions, settings } from "./options.js";
 import { Payer, type Terms } from "./purchase.js";
 import { Shown } from "./shown.js";
 import { either } from "./time.js";
@@ -15,6 +19,7 @@ interface GotOptions {
   signal: AbortSignal | undefined;
   followRedirect: unknown;
   responseType: string;
+  isStream: boolean;
   context: { purser?: Terms };
   hooks: object;
   merge(changes: object): void;
@@ -25,10 +30,17 @@ interface GotAnswer {
   statusCode: number;
   headers: Record<string, string | string[] | undefined>;
   url: string;
+  /** Where it was asked for first, before redirects. */
+  requestUrl: URL | string;
   redirectUrls: readonly unknown[];
   rawBody: Uint8Array & { constructor: { from(text: string): GotAnswer["rawBody"] } };
   body: unknown;
   request: { options: GotOptions; once(event: string, listener: () => void): void; off(event: string, listener: () => void): void };
+}
+
+interface GotError extends Error {
+  /** Its body is absent where it is a stream that could not be read. */
+  response?: Omit<GotAnswer, "rawBody"> & { rawBody?: Uint8Array };
 }
 
 interface Got {
@@ -40,17 +52,55 @@ const paymentHeader = /^(?:payment-signature|x-payment)$/i;
 
 /**
  * Makes a got instance that pays for 402s. Its requests may have `context: { purser }` with what is said of one request.
- * Streams (`got.stream`) are left alone, and bodies that got cannot send again are not paid for.
+ * Answers that are read as streams (`got.stream`) are not paid for: their error says so.
  */
 export function wrap<G>(got: G, options: PaymentOptions): G {
   needKey(options);
-  const payer = new Payer({ ...options, bodyLimit: 0 }); // a stream has been sent when a hook sees its answer
+  const { bodyLimit } = settings(options);
+  const payer = new Payer({ ...options, bodyLimit: 0 }); // a stream has been sent when afterResponse sees its answer
   const bare = got as Got;
-  const afterResponse = (answer: GotAnswer) => (answer.statusCode === 402 ? settled(payer, bare, answer) : answer);
-  return bare.extend({ hooks: { afterResponse: [afterResponse] } }) as G;
+  const files: Files = new WeakMap();
+  const beforeRequest = (request: GotOptions) => keepBody(request, bodyLimit, files);
+  const afterResponse = (answer: GotAnswer) => (answer.statusCode === 402 ? settled(payer, bare, answer, files) : answer);
+  const beforeError = (error: GotError) => named(error, payer.settings.challengeHeaders);
+  return bare.extend({ hooks: { beforeRequest: [beforeRequest], afterResponse: [afterResponse], beforeError: [beforeError] } }) as G;
 }
 
-async function settled(payer: Payer, got: Got, refused: GotAnswer): Promise<GotAnswer> {
+/** What opens the files again that were sent as streams. */
+type Files = WeakMap<object, NonNullable<Kept["again"]>>;
+
+/** Reads a one-shot body before it is sent. */
+async function keepBody(request: GotOptions, limit: number, files: Files): Promise<void> {
+  const { body } = request;
+  if (request.isStream || typeof body !== "object" || body === null || ArrayBuffer.isView(body)) return;
+  const kept = await keep(streamed(body), limit, request.signal);
+  if (kept.body === body) {
+    if (kept.again) files.set(body, kept.again);
+  } else request.body = sendable(kept.body);
+}
+
+/** A body in a form that all versions of got take: of bytes, they know Buffers only. */
+function sendable(body: RequestInit["body"]): unknown {
+  const { Buffer } = globalThis as unknown as { Buffer: { from(bytes: ArrayBufferLike): unknown } };
+  return body instanceof Uint8Array ? Buffer.from(body.buffer) : (body ?? undefined);
+}
+
+/** Names the reason of a 402 that was not paid for because its answer is a stream: that belongs to the program already. */
+function named(error: GotError, challengeHeaders: readonly string[]): Error {
+  const { response } = error;
+  if (response?.statusCode !== 402 || !response.request.options.isStream) return error;
+  const header: HeaderReader = (name) => [response.headers[name.toLowerCase()] ?? null].flat()[0] ?? null;
+  try {
+    if (dealtWith(header) || !(headerChallenge(header, challengeHeaders) ?? bodyChallenge(response.rawBody ?? new Uint8Array()))) return error;
+  } catch (invalid) {
+    if (!isPurserError(invalid)) throw invalid;
+  }
+  const { origin, pathname, host } = new URL(response.url);
+  const cause = new NotReplayableError("got.stream is not paid for; ask without it.", { url: origin + pathname, host, response });
+  return Object.assign(error, { message: cause.message, cause });
+}
+
+async function settled(payer: Payer, got: Got, refused: GotAnswer, files: Files): Promise<GotAnswer> {
   const { options } = refused.request;
   const shown = new Shown<GotAnswer>(async (standIn) => {
     const text = await standIn.text();
@@ -68,6 +118,7 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer): Promise<GotA
   const send = async (to: unknown, init: RequestInit = {}) => {
     if (first) {
       first = false;
+      discard(init.body);
       return show(refused);
     }
     const inner = new (options.constructor as new (url: undefined, o: undefined, defaults: GotOptions) => GotOptions)(undefined, undefined, options);
@@ -76,7 +127,7 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer): Promise<GotA
     inner.method = init.method ?? "GET";
     inner.headers = Object.fromEntries(new Headers(init.headers));
     inner.url = String(to);
-    inner.body = init.body ?? undefined;
+    inner.body = sendable(init.body);
     inner.signal = init.signal ?? undefined;
     const answer = await got(undefined, undefined, inner).catch((error: unknown) => {
       throw plain(error);
@@ -97,8 +148,9 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer): Promise<GotA
     headers.delete("Content-Length");
     const redirect = options.followRedirect === false ? "manual" : "follow";
     const init: PayingInit = { method: options.method, headers, signal, redirect, ...options.context.purser };
-    if (options.body !== undefined) init.body = options.body as BodyInit;
-    return await shown.request(payer, send, String(options.url), init);
+    const { body } = options;
+    if (body !== undefined) init.body = files.get(body as object)?.() ?? (body as BodyInit);
+    return await shown.request(payer, send, String(refused.requestUrl), init);
   } finally {
     refused.request.off("close", cancel);
   }

@@ -1,4 +1,5 @@
 // The same for `undici.request`, which is known here by its form only: it is no dependency.
+import { streamed } from "./body.js";
 import { discard } from "./http.js";
 import { needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Terms } from "./purchase.js";
@@ -54,7 +55,7 @@ export function wrap<F extends (url: any, options?: any) => Promise<any>>(reques
       return shown.show(last, seenOf(last, String(to)));
     };
     const { method = rest.body === undefined || rest.body === null ? "GET" : "PUT", headers, body, signal } = rest;
-    const init = { method, headers: headersOf(headers), body, signal, redirect: "manual", idempotencyKey, ...purser };
+    const init = { method, headers: headersOf(headers), body: streamed(body), signal, redirect: "manual", idempotencyKey, ...purser };
     const given = Object.entries(init).filter(([, value]) => value !== undefined);
     return shown.request(payer, send, target.href, Object.fromEntries(given));
   };

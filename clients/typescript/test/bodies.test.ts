@@ -3,11 +3,15 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { Readable } from "node:stream";
-import { type Fetch, wrapFetch } from "purserpay";
+import { type Fetch, type PaymentOptions, purserErrorOf, wrapFetch } from "purserpay";
 import { payWithAxios } from "purserpay/axios";
+import { wrap as wrapGot } from "purserpay/got";
+import { wrap as wrapUndici } from "purserpay/undici";
 import axios from "axios";
+import PackageForm from "form-data";
+import got from "got";
 import nodeFetch, { FormData as NodeForm, Request as NodeRequest } from "node-fetch";
 import * as undici from "undici";
 import { apiKey, challenge, challengeV1, cut, deliver, failure, fakePurser, json, paid, paymentsOf, quick, receipt, seller, serve } from "./fake.js";
@@ -65,6 +69,93 @@ describe("large bodies", { concurrency: true }, () => {
   });
 });
 
+describe("bodies that a client gives away once", { concurrency: true }, () => {
+  const text = "0123456789".repeat(1000);
+  const dir = mkdtempSync(`${tmpdir()}/purser-bodies-`);
+  const path = `${dir}/upload`;
+  writeFileSync(path, "a file".repeat(400_000));
+  after(() => rmSync(dir, { recursive: true }));
+  function* pieces() {
+    yield Buffer.from("one ");
+    yield Buffer.from(text);
+  }
+  const packaged = (file?: Readable) => {
+    const form = new PackageForm();
+    form.append("field", text);
+    form.append("file", file ?? Buffer.from("upload"), { filename: "name" });
+    return form;
+  };
+  const forms: Record<string, [() => unknown, RegExp]> = {
+    "a form of form-data": [packaged, /name="field"\r\n\r\n0123456789(.|\r\n)*upload/],
+    "a form of form-data with a file": [() => packaged(createReadStream(path, { start: 0, end: 5 })), /name="file"(.|\r\n)*a file\r\n/],
+  };
+  const streams: Record<string, [() => unknown, RegExp]> = {
+    "a stream": [() => Readable.from(pieces()), /^one 0123456789/],
+    "a generator": [pieces, /^one 0123456789/],
+    "an asynchronous generator": [() => Readable.from(pieces())[Symbol.asyncIterator](), /^one 0123456789/],
+    "a file": [() => createReadStream(path), /^(a file){400000}$/],
+  };
+  const spec = () => {
+    const form = new FormData();
+    form.append("field", text);
+    form.append("file", new Blob(["upload"]), "name");
+    return form;
+  };
+  const cases: Record<string, [(o: PaymentOptions) => (url: string, body: unknown) => Promise<unknown>, typeof forms]> = {
+    got: [
+      (options) => (url, body) => wrapGot(got, options).post(url, { body: body as string }),
+      { ...forms, ...streams, "a form": [spec, /name="field"(.|\r\n)*upload/] },
+    ],
+    "undici.request": [
+      (options) => async (url, body) => {
+        const { body: answer } = await wrapUndici(undici.request, options)(url, { method: "POST", body: body as string });
+        return answer.dump();
+      },
+      { ...forms, ...streams },
+    ],
+    axios: [
+      (options) => {
+        const http = axios.create({ proxy: false });
+        payWithAxios(http, options);
+        return (url, body) => http.post(url, body);
+      },
+      { ...forms, "a stream": [() => Readable.from(pieces()), /^one 0123456789/] },
+    ],
+    "node-fetch": [(options) => (url, body) => wrapFetch(clients["node-fetch"], options)(url, { method: "POST", body: body as string }), forms],
+  };
+  for (const [name, [client, bodies]] of Object.entries(cases)) {
+    for (const [what, [make, expected]] of Object.entries(bodies)) {
+      it(`${name} sends ${what} again`, async (t) => {
+        const purser = await fakePurser(t);
+        const shop = await seller(t);
+        await client({ apiKey, baseUrl: purser.url, ...quick })(shop.url, make());
+        const [first, second] = shop.got;
+        assert.match(first?.body ?? "", expected);
+        assert.equal(second?.body, first?.body);
+        if (what.includes("form")) {
+          const boundary = /^--([^\r]+)\r\n/.exec(first?.body ?? "")?.[1];
+          for (const got of shop.got) assert.equal(got.headers["content-type"]?.split("boundary=")[1], boundary);
+        }
+        assert.deepEqual([shop.got.length, purser.pays.length], [2, 1]);
+      });
+    }
+
+    it(`${name}: a form whose length is not known, or above the limit, is sent and not paid for`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t);
+      const post = client({ apiKey, baseUrl: purser.url, ...quick, bodyLimit: 5000 });
+      // got itself refuses a form whose length it cannot tell.
+      const shy = name === "got" ? [] : [packaged(Readable.from(["upload"]))];
+      for (const form of [packaged(), ...shy]) {
+        const error = purserErrorOf(await failure(post(shop.url, form)));
+        assert.equal(error?.code, "not-replayable");
+        assert.match(shop.got.at(-1)?.body ?? "", /upload/);
+      }
+      assert.deepEqual([shop.got.length, purser.pays.length], [1 + shy.length, 0]);
+    });
+  }
+});
+
 describe("clients from packages", { concurrency: true }, () => {
   for (const [name, client] of Object.entries(clients)) {
     it(`${name} pays by header and by body, and survives a lost answer`, async (t) => {
@@ -82,6 +173,17 @@ describe("clients from packages", { concurrency: true }, () => {
       assert.deepEqual(await (await fetch(other.url)).json(), { plan: "gold" });
       assert.equal(purser.pays.length, 2);
       assert.equal(new Set(paymentsOf(shop)).size, 1);
+    });
+
+    it(`${name} reads a challenge in a body of 64 KiB`, async (t) => {
+      const purser = await fakePurser(t);
+      const long = challengeV1("10000", "x".repeat(60_000));
+      const old = await serve(t, (req, res) => (paid(req) ? res.end("goods") : res.writeHead(402).end(long)));
+      const other = await serve(t, (_req, res) => res.writeHead(402).end(`${long.slice(0, -1)}${" ".repeat(10_000)}}`));
+      const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick });
+      assert.equal(await (await fetch(old.url)).text(), "goods");
+      assert.match(await (await fetch(other.url)).text(), /x402Version/);
+      assert.equal(purser.pays.length, 1);
     });
 
     it(`${name}: a redirect of a paid answer is followed`, async (t) => {

@@ -7,6 +7,7 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { createClient } from "purserpay";
 
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
 const sandbox = process.env["PURSER_SANDBOX_BIN"] ?? `${repository}/bin/purser-sandbox`;
@@ -29,6 +30,8 @@ export interface World extends About {
   sellers: Record<string, string>;
   /** What is left in the wallet, in the smallest unit. */
   balance(): Promise<bigint>;
+  /** The same world with a key and a funded wallet of its own: what one buyer spends is not another one's. */
+  purse(): Promise<World>;
   close(): void;
 }
 
@@ -49,7 +52,8 @@ export async function startWorld(env: Record<string, string> = {}): Promise<Worl
       const peer = await start(children, process.execPath, [`${peers}/seller-${version}.mjs`], settings);
       sellers[`official-${version}`] = peer["url"] ?? "";
     }
-    return { ...about, sellers, balance: () => balance(about), close };
+    const world: World = { ...about, sellers, balance: () => balance(about), purse: () => purse(world), close };
+    return world;
   } catch (error) {
     close();
     throw error;
@@ -62,6 +66,16 @@ async function start(children: ChildProcess[], program: string, args: string[], 
   children.push(child);
   for await (const line of createInterface({ input: child.stdout })) return JSON.parse(line) as Record<string, string>;
   throw new Error(`${program} ended before it was ready`);
+}
+
+async function purse(world: World): Promise<World> {
+  const { key } = await createClient({ baseUrl: world.api }).keys.create({ label: "buyer" });
+  const { address } = await createClient({ baseUrl: world.api, apiKey: key }).wallets.create({ network: "base" });
+  assert(address);
+  const given = await fetch(`${world.sellers["sandbox"]}/faucet`, { method: "POST", body: new URLSearchParams({ address }) });
+  assert.equal(given.status, 200, "the faucet gives nothing");
+  const own = { ...world, key, wallet: address };
+  return { ...own, balance: () => balance(own) };
 }
 
 async function balance(a: About): Promise<bigint> {

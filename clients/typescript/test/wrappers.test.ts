@@ -10,7 +10,7 @@ import { wrap as wrapUndici } from "purserpay/undici";
 import axios from "axios";
 import got, { HTTPError, type RequestError, type Response as GotResponse } from "got";
 import { Agent, interceptors, request } from "undici";
-import { apiKey, challengeV1, cut, deliver, failure, type FakePurser, fakePurser, json, paid, paymentId, paymentsOf, quick, receipt, seller, serve } from "./fake.js";
+import { apiKey, challenge, challengeV1, cut, deliver, failure, type FakePurser, fakePurser, json, paid, paymentId, paymentsOf, quick, receipt, seller, serve } from "./fake.js";
 
 const options = (purser: FakePurser, more: Partial<PaymentOptions> = {}) => ({ apiKey, baseUrl: purser.url, ...quick, ...more });
 const declines = (t: Parameters<typeof fakePurser>[0]) =>
@@ -66,7 +66,7 @@ describe("got", { concurrency: true }, () => {
     assert.equal(paymentOf(answer)?.id, paymentId);
   });
 
-  it("with return402, and what cannot be sent again", async (t) => {
+  it("with return402, and a body beyond the limit", async (t) => {
     const purser = await declines(t);
     const shop = await seller(t);
     const http = wrapGot(got.extend({ throwHttpErrors: false }), options(purser, { return402: true }));
@@ -77,8 +77,10 @@ describe("got", { concurrency: true }, () => {
       const error = purserErrorOf(answer);
       assert(error?.code === "declined");
     }
-    const streamed = await http.post(shop.url, { body: Readable.from([Buffer.from("x")]) });
+    const short = wrapGot(got.extend({ throwHttpErrors: false }), options(purser, { return402: true, bodyLimit: 4 }));
+    const streamed = await short.post(shop.url, { body: Readable.from([Buffer.from("012"), Buffer.from("345")]) });
     assert.equal(purserErrorOf(streamed)?.code, "not-replayable");
+    assert.equal(shop.got.at(-1)?.body, "012345");
     const http402 = wrapGot(got, options(purser, { return402: true }));
     const error = await failure(http402.get(shop.url));
     assert(error instanceof HTTPError && purserErrorOf(error)?.code === "declined");
@@ -98,6 +100,44 @@ describe("got", { concurrency: true }, () => {
     work.cancel();
     await assert.rejects(work, { name: "CancelError" });
     assert.equal(paymentsOf(goods).length, 0);
+  });
+
+  it("a stream of an answer is not paid for, and says so", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const old = await serve(t, (_req, res) => res.writeHead(402).end(challengeV1()));
+    const broken = await serve(t, (_req, res) => res.writeHead(402, { "PAYMENT-REQUIRED": "?" }).end());
+    const http = wrapGot(got, options(purser));
+    for (const { url } of [shop, old, broken]) {
+      const error = await failure(http.stream(`${url}/a?secret`).toArray());
+      assert.match(error.message, /got\.stream is not paid for/);
+      const cause = purserErrorOf(error);
+      assert(cause?.code === "not-replayable" && !cause.moneyMayHaveMoved);
+      assert.equal(cause.url, `${url}/a`);
+    }
+    const other = await serve(t, (_req, res) => json(res, 402, { plan: "gold" }));
+    assert.match((await failure(http.stream(other.url).toArray())).message, /402 \(Payment Required\)/);
+    const declined = await serve(t, (_req, res) => json(res, 402, {}, { "Purser-Declined": "daily", "PAYMENT-REQUIRED": challenge() }));
+    assert.match((await failure(http.stream(declined.url).toArray())).message, /402 \(Payment Required\)/);
+    const goods = await serve(t, (_req, res, body) => res.end(`goods ${body}`));
+    const upload = http.stream.post(goods.url);
+    upload.end("upload");
+    assert.equal(String(Buffer.concat(await upload.toArray())), "goods upload");
+    assert.equal(purser.pays.length, 0);
+  });
+
+  it("a seller that leads each repeat elsewhere is not paid twice", async (t) => {
+    const purser = await fakePurser(t);
+    let led = 0;
+    const shop = await serve(t, (req, res, body, n) => {
+      if (paid(req)) return cut(req, res, body, n);
+      if (req.url === "/") return res.writeHead(302, { Location: `/${++led}` }).end();
+      return json(res, 402, {}, { "PAYMENT-REQUIRED": challenge() });
+    });
+    const http = wrapGot(got, options(purser, { resends: 0 }));
+    for (let n = 0; n < 2; n++) assert.equal(purserErrorOf(await failure(http.get(shop.url)))?.code, "unclear");
+    assert.equal(led, 2);
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
   });
 
   it("heeds a signal", async (t) => {
