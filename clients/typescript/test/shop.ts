@@ -1,13 +1,9 @@
-// A shop for programs that are run as their developers do.
-import { spawn } from "node:child_process";
+// A shop for the programs of examples/frameworks.
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import { fileURLToPath } from "node:url";
 import { createClient, type Payment } from "purserpay";
 import type { World } from "./world.js";
-
-const root = fileURLToPath(new URL("..", import.meta.url));
 
 interface Whole {
   status: number;
@@ -21,18 +17,18 @@ export interface Shop {
   close(): void;
 }
 
-/** Sells by the sandbox's seller, dressed as what a framework expects, and loses the first answers to payments. */
-export async function open(seller: string, lost: number): Promise<Shop> {
+/** Sells by a seller, dressed as what a framework expects, and loses the first answers to payments, which it remembers. */
+export async function open(seller: string, lost = 0): Promise<Shop> {
   const payments: string[] = [];
   const sold = new Map<string, Whole>(); // handed out again for the same payment
   const sell = async (req: http.IncomingMessage, body: string): Promise<Whole | undefined> => {
     if (req.url === "/mcp" && !body.includes('"tools/call"')) return mcp(req, body);
-    const payment = req.headers["payment-signature"];
+    const payment = req.headers["payment-signature"] ?? req.headers["x-payment"];
     const path = req.method === "GET" ? "/weather" : "/echo";
     if (typeof payment !== "string") return dress(req, body, await ask(seller + path, req, body));
     payments.push(payment);
     const answer = sold.get(payment) ?? (await ask(seller + path, req, body));
-    sold.set(payment, answer);
+    if (lost > 0) sold.set(payment, answer);
     return payments.length <= lost ? undefined : dress(req, body, answer);
   };
   const server = http.createServer((req, res) => {
@@ -53,7 +49,7 @@ export async function open(seller: string, lost: number): Promise<Shop> {
 }
 
 async function ask(url: string, req: http.IncomingMessage, body: string): Promise<Whole> {
-  const headers = Object.fromEntries(Object.entries(req.headers).filter(([name]) => /^(payment-|content-type)/.test(name)));
+  const headers = Object.fromEntries(Object.entries(req.headers).filter(([name]) => /^(payment-|x-payment|content-type)/.test(name)));
   const asked = http.request(url, { method: req.method ?? "GET", headers, agent: false });
   asked.end(body);
   const [answer] = (await once(asked, "response")) as [http.IncomingMessage];
@@ -94,24 +90,10 @@ function mcp(req: http.IncomingMessage, body: string): Whole {
   return json(200, { jsonrpc: "2.0", id, result: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo } });
 }
 
-interface How {
-  maxAmount?: string;
-  /** The program of Node. */
-  node?: string;
-}
-
-/** Runs a program of examples/frameworks. */
-export async function run(program: string, world: World, shop: Shop, how: How = {}): Promise<{ code: number; out: string; err: string }> {
-  const { maxAmount = "0.05 USDC", node = process.execPath } = how;
-  const purser = { PURSER_KEY: world.key, PURSER_URL: world.api, PURSER_MAX_AMOUNT: maxAmount };
-  const urls = { SELLER: shop.url, MODEL_URL: shop.url, MCP_URL: `${shop.url}/mcp` };
-  const env = { ...process.env, ...purser, ...urls, LANGSMITH_TRACING: "false" };
-  const child = spawn(node, [`${root}/examples/frameworks/${program}`], { env, stdio: ["ignore", "pipe", "pipe"] });
-  let [out, err] = ["", ""];
-  child.stdout.on("data", (text: Buffer) => (out += text.toString()));
-  child.stderr.on("data", (text: Buffer) => (err += text.toString()));
-  const [code] = (await once(child, "close")) as [number];
-  return { code, out, err };
+/** The environment in which a program of examples/frameworks buys. */
+export function environment({ key, api }: { key: string; api: string }, shop: Shop, maxAmount = "0.05 USDC"): Record<string, string> {
+  const purser = { PURSER_KEY: key, PURSER_URL: api, PURSER_MAX_AMOUNT: maxAmount };
+  return { ...purser, SELLER: shop.url, MODEL_URL: shop.url, MCP_URL: `${shop.url}/mcp`, LANGSMITH_TRACING: "false" };
 }
 
 /** The payments that purser has journaled for a shop. */
