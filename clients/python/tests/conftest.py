@@ -7,9 +7,18 @@ import pytest
 
 from purserpay import _flow, _payers
 
+from . import sandbox
 from .clients import CLIENTS, Client, Server, options
 
 Make = Callable[..., Client]
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[sandbox.World]:
+    """Start the sandbox and the official sellers."""
+    sandbox.need()
+    with sandbox.world() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from .clients import Says
+from .connections import answer
+
 PEERS = Path(__file__).parents[3] / "e2e" / "peers"
 # keccak-256 of Transfer(address,address,uint256)
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -136,7 +139,7 @@ class Relay:
         self.fault, self.left = kind, int(times or 0)
         self.led = itertools.count(1) if moves else None
         self.lock = threading.Lock()
-        self.payments: list[str] = []  # names of the headers that payments came in
+        self.payments: list[tuple[str, str]] = []  # header and value of each request with a payment
         relay = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -164,11 +167,12 @@ class Relay:
         self.thread.join()
         self.server.server_close()
 
-    def _strikes(self, request: BaseHTTPRequestHandler, paid: str) -> str:
+    def _strikes(self, request: BaseHTTPRequestHandler) -> str:
+        paid = next((name for name in ("PAYMENT-SIGNATURE", "X-PAYMENT") if request.headers.get(name)), "")
         applies = request.path == "/v1/pay" if self.fault == "pay-answer-lost" else bool(paid)
         with self.lock:
             if paid:
-                self.payments.append(paid)
+                self.payments.append((paid, request.headers[paid]))
             if not applies or self.left == 0:
                 return ""
             self.left -= 1
@@ -177,40 +181,30 @@ class Relay:
     def handle(self, request: BaseHTTPRequestHandler) -> None:
         """Hand one request on."""
         body = self._body(request)
-        paid = next((n for n in ("PAYMENT-SIGNATURE", "X-PAYMENT") if request.headers.get(n)), "")
-        strike = self._strikes(request, paid)
+        strike = self._strikes(request)
         request.close_connection = True
         if self.led is not None and "led=" not in request.path:
-            request.send_response(302)
-            request.send_header("Location", f"{request.path}{'&' if '?' in request.path else '?'}led={next(self.led)}")
-            request.send_header("Content-Length", "0")
-            request.send_header("Connection", "close")
-            request.end_headers()
-            return
+            led = f"{request.path}{'&' if '?' in request.path else '?'}led={next(self.led)}"
+            return answer(request, Says(302, [("Location", led)]))
         if strike == "paid-request-lost":
-            return
+            return None
         if strike == "paid-503":
-            request.send_response(503)
-            request.send_header("Content-Length", "0")
-            request.end_headers()
-            return
-        connection = http.client.HTTPConnection(self.target.hostname or "", self.target.port, timeout=60)
-        skipped = ("host", "connection", "transfer-encoding", "content-length")
-        headers = {n: v for n, v in request.headers.items() if n.lower() not in skipped}
-        connection.request(request.command, request.path, body or None, {**headers, "Host": self.target.netloc})
-        answer = connection.getresponse()
-        text = answer.read()
-        connection.close()
+            return answer(request, Says(503))
+        said = self.ask(request, request.path, body)
         if strike in ("paid-answer-lost", "pay-answer-lost"):
-            return
-        request.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("connection", "transfer-encoding", "content-length", "date", "server"):
-                request.send_header(name, value)
-        request.send_header("Content-Length", str(len(text)))
-        request.send_header("Connection", "close")
-        request.end_headers()
-        request.wfile.write(text)
+            return None
+        return answer(request, said)
+
+    def ask(self, request: BaseHTTPRequestHandler, path: str, body: bytes) -> Says:
+        """Ask the server."""
+        connection = http.client.HTTPConnection(self.target.hostname or "", self.target.port, timeout=60)
+        own = ("host", "connection", "transfer-encoding", "content-length", "date", "server")  # of each connection
+        headers = {n: v for n, v in request.headers.items() if n.lower() not in own}
+        connection.request(request.command, path, body or None, {**headers, "Host": self.target.netloc})
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        return Says(response.status, [(n, v) for n, v in response.getheaders() if n.lower() not in own], text)
 
     @staticmethod
     def _body(request: BaseHTTPRequestHandler) -> bytes:

@@ -38,7 +38,7 @@ from .clients import (
     options,
 )
 from .conftest import Make
-from .test_hostile import played, serving
+from .connections import played, serving
 from .world import FakePurser, FakeSeller, challenge
 
 URL = "https://api.example.com/upload"

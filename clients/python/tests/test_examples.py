@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,11 @@ import pytest
 
 from . import sandbox
 from .clients import Lost, Says, Seen
-from .test_hostile import answer, serving
+from .connections import answer, serving
 from .world import FakePurser, challenge
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[sandbox.World]:
-    sandbox.need()
-    with sandbox.world() as started:
-        yield started
 
 
 def run(example: Path, **environment: str) -> str:

@@ -1,40 +1,41 @@
-"""Each framework that README.md names: a real SDK buys from the sandbox's seller, is refused, and loses an answer."""
+"""Each framework that README.md names, for real: it buys from each seller, through each fault, and is refused."""
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
 import re
 import runpy
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from . import sandbox
 from .clients import Says
-from .test_hostile import answer, serving
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = sorted((ROOT / "examples" / "frameworks").glob("*.py"))
+SDKS = [program for program in PROGRAMS if program.stem.endswith(("_sdk", "_model"))]
+SELLERS = ["sandbox", "official-v1", "official-v2"]
 
 pytestmark = pytest.mark.filterwarnings("default")  # the frameworks' own are theirs
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[sandbox.World]:
-    sandbox.need()
-    with sandbox.world() as started:
-        yield started
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[None]:
+    """LiteLLM takes the event loop of its thread, and makes one if there is none, which it never closes."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield
+    made.close()
 
 
-def chat(_: bytes) -> bytes:
+def chat() -> bytes:
     """What a model says, as openai's API has it."""
     message = {"role": "assistant", "content": "clear"}
     choices = [{"index": 0, "finish_reason": "stop", "message": message}]
@@ -43,7 +44,7 @@ def chat(_: bytes) -> bytes:
     ).encode()
 
 
-def message(_: bytes) -> bytes:
+def message() -> bytes:
     """What a model says, as anthropic's API has it."""
     content = [{"type": "text", "text": "clear"}]
     usage = {"input_tokens": 1, "output_tokens": 1}
@@ -51,56 +52,40 @@ def message(_: bytes) -> bytes:
     return json.dumps({**said, "stop_reason": "end_turn", "stop_sequence": None}).encode()
 
 
-class Shop:
-    """Sells by the sandbox's seller, dressed as what a framework expects, and loses some answers to payments."""
+class Shop(sandbox.Relay):
+    """Sells by another seller, dressed as what a framework expects.
 
-    def __init__(self, world: sandbox.World, lost: int) -> None:
-        self.target = urlsplit(world.sellers["sandbox"])
-        self.lost = lost
-        self.payments: list[str] = []
-        self.sold: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}  # handed out again for the same payment
-        self.lock = threading.Lock()
+    One that remembers hands out again, for the same payment, what it has sold.
+    """
 
-    def __call__(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        path = request.path
+    def __init__(self, target: str, fault: str, *, remembers: bool) -> None:
+        super().__init__(target, fault)
+        self.remembers = remembers
+        self.sold: dict[str, Says] = {}
+
+    def ask(self, request: BaseHTTPRequestHandler, path: str, body: bytes) -> Says:
         if path == "/mcp" and b'"tools/call"' not in body:
             return self.mcp(request, body)
-        payment = request.headers.get("PAYMENT-SIGNATURE")
-        if payment and payment in self.sold:
-            status, headers, text = self.sold[payment]
-        else:
-            status, headers, text = self.ask(request, "/weather" if request.command == "GET" else "/echo", body)
-        if payment:
-            with self.lock:
-                self.payments.append(payment)
-                self.sold[payment] = status, headers, text
-                if len(self.payments) <= self.lost:
-                    request.close_connection = True
-                    return None
-        if status == 200 and path != "/weather":
-            text = called(body) if path == "/mcp" else message(text) if "messages" in path else chat(text)
-            headers = [(name, value) for name, value in headers if name.lower() != "content-type"]
-            headers.append(("Content-Type", "application/json"))
-        return answer(request, Says(status, headers, text))
+        payment = request.headers.get("PAYMENT-SIGNATURE", "")
+        if payment in self.sold:
+            return self.sold[payment]
+        said = super().ask(request, "/echo" if request.command == "POST" else path, body)
+        if said.status == 200 and request.command == "POST":
+            text = called(body) if path == "/mcp" else message() if "messages" in path else chat()
+            headers = [(name, value) for name, value in said.headers if name.lower() != "content-type"]
+            said = Says(200, [*headers, ("Content-Type", "application/json")], text)
+        if self.remembers and payment:
+            self.sold[payment] = said
+        return said
 
-    def ask(self, request: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.target.hostname or "", self.target.port, timeout=60)
-        skipped = ("host", "connection", "transfer-encoding", "content-length", "accept-encoding")
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in skipped}
-        connection.request(request.command, path, body or None, {**headers, "Host": self.target.netloc})
-        said = connection.getresponse()
-        text = said.read()
-        connection.close()
-        skipped = ("connection", "transfer-encoding", "content-length", "date", "server")
-        return said.status, [(n, v) for n, v in said.getheaders() if n.lower() not in skipped], text
-
-    def mcp(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+    @staticmethod
+    def mcp(request: BaseHTTPRequestHandler, body: bytes) -> Says:
         """Answer what costs nothing on the way to a tool."""
         if request.command != "POST":
-            return answer(request, Says(405))
+            return Says(405)
         asked = json.loads(body)
         if "id" not in asked:
-            return answer(request, Says(202))
+            return Says(202)
         results: dict[str, Any] = {
             "initialize": {
                 "protocolVersion": "2025-06-18",
@@ -112,7 +97,7 @@ class Shop:
         result = results.get(asked["method"])
         said = {"result": result} if result else {"error": {"code": -32601, "message": "Method not found"}}
         text = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}).encode()
-        return answer(request, Says(200, [("Content-Type", "application/json")], text))
+        return Says(200, [("Content-Type", "application/json")], text)
 
 
 def called(body: bytes) -> bytes:
@@ -121,60 +106,88 @@ def called(body: bytes) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": result}).encode()
 
 
-@contextmanager
-def shop(world: sandbox.World, monkeypatch: pytest.MonkeyPatch, lost: int = 0) -> Iterator[Shop]:
-    """Open a shop, and tell the program where it is."""
-    opened = Shop(world, lost)
-    with serving(opened) as url:
-        monkeypatch.setenv("PURSER_KEY", world.key)
-        monkeypatch.setenv("PURSER_URL", world.api)
-        monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.05 USDC")
-        monkeypatch.setenv("SELLER", url)
-        monkeypatch.setenv("MODEL_URL", url)
-        monkeypatch.setenv("MCP_URL", url + "/mcp")
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-            monkeypatch.delenv(name, raising=False)
-            monkeypatch.delenv(name.lower(), raising=False)
-        monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it fetches a list of prices otherwise
-        monkeypatch.setenv("LANGSMITH_TRACING", "false")
-        yield opened
+Open = Callable[..., AbstractContextManager[Shop]]
+
+
+@pytest.fixture
+def opened(world: sandbox.World, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Open a shop, tell the program where it is, and hold what the program spends to what is expected."""
+
+    @contextmanager
+    def shop(seller: str, fault: str = "", *, pays: int = 1, remembers: bool = False) -> Iterator[Shop]:
+        at_purser = fault.startswith("pay-")
+        front = Shop(world.sellers[seller], "" if at_purser else fault, remembers=remembers)
+        api = sandbox.Relay(world.api, fault if at_purser else "")
+        place = {"PURSER_URL": api.url, "SELLER": front.url, "MODEL_URL": front.url, "MCP_URL": front.url + "/mcp"}
+        for name, value in place.items():
+            monkeypatch.setenv(name, value)
+        spent, payments = world.spent(), world.payments()
+        try:
+            yield front
+        finally:
+            front.close()
+            api.close()
+        assert world.spent() - spent == pays * 10_000
+        assert world.payments() - payments == pays
+        assert len(set(front.payments)) == pays
+
+    monkeypatch.setenv("PURSER_KEY", world.key)
+    monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.05 USDC")
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it fetches a list of prices otherwise
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    return shop
+
+
+def cases(*faults: str) -> list[Any]:
+    """List from whom a program buys, and what goes wrong there."""
+    sdks = [(program, seller, fault) for program in SDKS for seller in SELLERS for fault in faults]
+    # What happens to HTTP libraries elsewhere is in test_scenarios.
+    others = [(program, "sandbox", "") for program in PROGRAMS if program not in SDKS and "" in faults]
+    return [pytest.param(*one, id="-".join((one[0].stem, one[1], one[2] or "none"))) for one in sdks + others]
+
+
+@pytest.mark.parametrize(
+    ("program", "seller", "fault"), cases("", "paid-request-lost:1", "paid-503:1", "pay-answer-lost:1")
+)
+def test_buys(opened: Open, program: Path, seller: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(seller, fault):
+        runpy.run_path(str(program))
+    assert "clear" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("program", "seller", "fault"), cases(""))
+def test_is_refused_with_a_reason(
+    opened: Open, program: Path, seller: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.001 USDC")
+    with opened(seller, fault, pays=0), pytest.raises(Exception) as caught:  # noqa: PT011 — each has its own
+        runpy.run_path(str(program))
+    assert "an offer is not an amount of at most 1000 (0.001 USDC)" in shown(caught.value)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-class TestFramework:
-    def test_buys(
-        self, world: sandbox.World, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        spent = world.spent()
-        with shop(world, monkeypatch):
-            runpy.run_path(str(program))
-        assert "clear" in capsys.readouterr().out
-        assert world.spent() - spent == 10_000
+def test_pays_once_when_an_answer_is_lost(opened: Open, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened("sandbox", "paid-answer-lost:1", remembers=True) as shop:
+        runpy.run_path(str(program))
+    assert "clear" in capsys.readouterr().out
+    assert len(shop.payments) == 2
 
-    def test_is_refused_with_a_reason(
-        self, world: sandbox.World, program: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        payments = world.payments()
-        with shop(world, monkeypatch) as opened:
-            monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.001 USDC")
-            with pytest.raises(Exception) as caught:  # noqa: PT011 — each framework has its own
-                runpy.run_path(str(program))
-        said = "".join(traceback.format_exception(caught.value))
-        assert "an offer is not an amount of at most 1000 (0.001 USDC)" in said
-        assert not opened.payments
-        assert world.payments() == payments
 
-    def test_pays_once_when_an_answer_is_lost(
-        self, world: sandbox.World, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        spent, payments = world.spent(), world.payments()
-        with shop(world, monkeypatch, lost=1) as opened:
-            runpy.run_path(str(program))
-        assert "clear" in capsys.readouterr().out
-        assert len(opened.payments) == 2
-        assert len(set(opened.payments)) == 1
-        assert world.payments() - payments == 1
-        assert world.spent() - spent == 10_000
+@pytest.mark.parametrize(("program", "seller", "fault"), cases("paid-answer-lost:1"))
+def test_pays_once_when_the_seller_has_forgotten(opened: Open, program: Path, seller: str, fault: str) -> None:
+    """The sellers themselves refuse a payment that they took before. SDKs do not try it once more."""
+    with opened(seller, fault) as shop, pytest.raises(Exception) as caught:  # noqa: PT011
+        runpy.run_path(str(program))
+    assert "the seller did not take the payment" in shown(caught.value)
+    assert len(shop.payments) == 2
+
+
+def shown(error: BaseException) -> str:
+    """Return what the developer of a program sees."""
+    return "".join(traceback.format_exception(error))
 
 
 def test_programs_are_short() -> None:

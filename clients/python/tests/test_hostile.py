@@ -9,10 +9,9 @@ import socket
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import aiohttp
 import anyio
@@ -33,102 +32,8 @@ import purserpay.urllib3
 from purserpay import _bodies as bodies
 
 from .clients import Buy, FakeAdapter, HttpxClient, RequestsClient, Says, Seen, _httpx_handler, options
+from .connections import KINDS, answer, buy_with, played, serving
 from .world import FakePurser, FakeSeller, challenge, paid_answer, receipt, says_json
-
-Handle = Callable[[BaseHTTPRequestHandler, bytes], None]
-
-
-@contextmanager
-def serving(handle: Handle) -> Iterator[str]:
-    """A server on a real socket."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version: ClassVar[str] = "HTTP/1.1"  # type: ignore[misc]
-
-        def do_GET(self) -> None:
-            self.close_connection = True
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            try:
-                handle(self, body)
-            except (BrokenPipeError, ConnectionResetError):
-                return
-
-        do_POST = do_CONNECT = do_GET  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def answer(to: BaseHTTPRequestHandler, said: Says) -> None:
-    to.send_response(said.status)
-    for name, value in said.headers:
-        to.send_header(name, value)
-    to.send_header("Content-Length", str(len(said.body)))
-    to.send_header("Connection", "close")
-    to.end_headers()
-    to.wfile.write(said.body)
-
-
-def played(server: Callable[[Seen], Says]) -> Handle:
-    """A server that is a function, on a real socket."""
-
-    def handle(request: BaseHTTPRequestHandler, body: bytes) -> None:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        answer(request, server(Seen(request.command, request.path, headers, body)))
-
-    return handle
-
-
-def buy_with(kind: str, given: purserpay.Options, url: str, **more: Any) -> tuple[int, bytes]:
-    """Buy over real connections."""
-    if kind == "urllib3":
-        with purserpay.urllib3.PoolManager(given, retries=False) as pools:
-            answered = pools.request("GET", url, **more)
-            return answered.status, answered.data
-    if kind == "aiohttp":
-
-        async def get() -> tuple[int, bytes]:
-            paying = purserpay.aiohttp.PurserMiddleware(given)
-            timeout = aiohttp.ClientTimeout(sock_read=more.get("timeout", 60))
-            try:
-                async with aiohttp.ClientSession(middlewares=[paying], timeout=timeout, trust_env=True) as session:
-                    async with session.get(url) as response:
-                        return response.status, await response.read()
-            finally:
-                await paying.close()
-
-        return anyio.run(get)
-    if kind != "requests":
-        more = {"timeout": 60, **more}  # httpx's own is 5 s
-    if kind == "httpx":
-        with purserpay.httpx.Client(given, **more) as client:
-            response: Any = client.get(url)
-            return response.status_code, response.content
-    if kind == "requests":
-        with purserpay.requests.Session(given) as session:
-            response = session.get(url, **more)
-            return response.status_code, response.content
-
-    async def go() -> tuple[int, bytes]:
-        async with purserpay.httpx.AsyncClient(given, **more) as client:
-            response = await client.get(url)
-            return response.status_code, response.content
-
-    return anyio.run(go)
-
-
-KINDS = ["httpx", "httpx-async", "requests", "urllib3", "aiohttp"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "urllib3"])  # which has no such proxy

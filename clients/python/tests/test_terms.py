@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,13 +17,6 @@ import purserpay.requests
 from purserpay._amounts import smallest, usdc_text
 
 from . import sandbox
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[sandbox.World]:
-    sandbox.need()
-    with sandbox.world() as started:
-        yield started
 
 
 def buyers(world: sandbox.World, **more: Any) -> list[Any]:
@@ -51,7 +43,7 @@ def buyers(world: sandbox.World, **more: Any) -> list[Any]:
 
 
 def test_before_paying(world: sandbox.World) -> None:
-    seller, spent = world.sellers["official-v2"] + "/paid", world.spent()
+    seller, spent, payments = world.sellers["official-v2"] + "/paid", world.spent(), world.payments()
     for buy in buyers(world, max_amount="0.05 USDC", task="reports"):
         with purserpay.terms(dry_run=True), pytest.raises(purserpay.DryRunError) as dry:
             buy(seller)
@@ -72,7 +64,8 @@ def test_before_paying(world: sandbox.World) -> None:
         assert info.host in seller
         assert world.spent() == spent
     with purserpay.Purser(world.key, world.api) as api:
-        assert {payment.task for payment in api.payments.list()} == {"extra"}
+        assert [payment.task for payment in api.payments.list(limit=3)] == ["extra"] * 3
+    assert world.payments() - payments == 3
 
 
 def test_repeat(world: sandbox.World) -> None:
