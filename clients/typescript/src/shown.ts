@@ -5,13 +5,13 @@ import { payingFetch, type PayingInit } from "./fetch.js";
 import type { Fetch } from "./options.js";
 import { type Payer, passOn } from "./purchase.js";
 
-/** What is needed of an answer. */
+/** The members of an answer that are needed here. */
 export interface Seen {
   readonly status: number;
   readonly headers: Record<string, string | string[] | undefined>;
   /** Read at most once. */
   readonly body: AsyncIterable<unknown> | Iterable<unknown>;
-  /** Where it came from. */
+  /** The URL that answered. */
   readonly url: string;
   readonly redirected: boolean;
   /** Gives the program a body in place of one that was looked into. */
@@ -40,7 +40,10 @@ export class Shown<A extends object> {
     } catch (error) {
       if (!isPurserError(error)) throw error;
       const answer = this.#answers.get(error.response as object);
-      if (answer) Object.defineProperty(error, "response", { value: answer });
+      if (answer) {
+        Object.defineProperty(error, "response", { value: answer });
+        hide(error, answer); // the errors of older versions of got hold the answer and no cause
+      }
       if ("resume" in error) {
         const { resume } = error;
         Object.defineProperty(error, "resume", { value: (o?: { signal?: AbortSignal }) => this.#own(resume(o)) });
@@ -79,7 +82,7 @@ export class Shown<A extends object> {
   }
 }
 
-/** A stream, to be looked into and then read from its start. */
+/** Makes two streams of one: the first to look into it, the second for the program. */
 function twice(stream: AsyncIterable<unknown> | Iterable<unknown>): [AsyncIterable<unknown>, AsyncIterable<unknown>] {
   const pieces = Symbol.asyncIterator in stream ? piecesOf(stream) : stream[Symbol.iterator]();
   const seen: Promise<IteratorResult<unknown>>[] = [];

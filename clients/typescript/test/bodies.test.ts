@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { after, describe, it } from "node:test";
 import { Readable } from "node:stream";
@@ -178,8 +179,16 @@ describe("clients from packages", { concurrency: true }, () => {
     it(`${name} reads a challenge in a body of 64 KiB`, async (t) => {
       const purser = await fakePurser(t);
       const long = challengeV1("10000", "x".repeat(60_000));
-      const old = await serve(t, (req, res) => (paid(req) ? res.end("goods") : res.writeHead(402).end(long)));
-      const other = await serve(t, (_req, res) => res.writeHead(402).end(`${long.slice(0, -1)}${" ".repeat(10_000)}}`));
+      // Piece by piece, because what arrives at once is not held back.
+      const refuse = async (res: ServerResponse, body: string) => {
+        res.writeHead(402);
+        for (let at = 0; at < body.length; at += 1000) {
+          await new Promise((resolve) => res.write(body.slice(at, at + 1000), resolve));
+        }
+        res.end();
+      };
+      const old = await serve(t, (req, res) => (paid(req) ? res.end("goods") : refuse(res, long)));
+      const other = await serve(t, (_req, res) => refuse(res, `${long.slice(0, -1)}${" ".repeat(10_000)}}`));
       const fetch = wrapFetch(client, { apiKey, baseUrl: purser.url, ...quick });
       assert.equal(await (await fetch(old.url)).text(), "goods");
       assert.match(await (await fetch(other.url)).text(), /x402Version/);

@@ -205,6 +205,7 @@ describe("undici.request", { concurrency: true }, () => {
     const error = await failure(wrapUndici(request, options(purser))(shop.url, how));
     assert.equal(error.code, "refused-by-caller");
     assert.equal((error.response as { statusCode: number }).statusCode, 402);
+    assert.equal(purserErrorOf({ response: error.response }), error);
   });
 
   it("an interceptor that follows does not take the payment along", async (t) => {
