@@ -1,4 +1,4 @@
-// What purser's answers mean (BEHAVIOUR.md §3).
+// The meaning of purser's answers (BEHAVIOUR.md §3).
 import { isObject, paymentHeaders, text } from "./challenge.js";
 import {
   DeclinedError,
@@ -25,7 +25,7 @@ export interface Paid {
   readonly state: string | undefined;
 }
 
-/** The payment in a 200, or undefined when it cannot be used. */
+/** Returns the payment in a 200, or undefined when it cannot be used. */
 export function paidOf(a: Answer): Paid | undefined {
   const value = text(a.body["paymentSignature"]);
   const given = a.body["paymentHeader"] ?? paymentHeaders[0];
@@ -41,7 +41,7 @@ export function paidOf(a: Answer): Paid | undefined {
   };
 }
 
-/** Whether the payment of a 402 may still go through. */
+/** Reports whether the payment of a 402 may still go through. */
 export function isOpen(a: Answer): boolean {
   const payment = a.body["payment"];
   if (a.status !== 402 || !isObject(payment) || payment["state"] !== "open") return false;
@@ -49,19 +49,19 @@ export function isOpen(a: Answer): boolean {
   return !(Array.isArray(flags) && flags.includes("refused"));
 }
 
-/** Whether asking again may bring another answer. */
+/** Reports whether asking again may bring another answer. */
 export function isPassing(a: Answer): boolean {
   return a.status >= 500 || a.status < 300 || isOpen(a);
 }
 
-/** Id and state of the payment that an answer is about. */
+/** Returns id and state of the payment that an answer is about. */
 export function paymentOf(a: Answer): { id: string | undefined; state: string | undefined } {
   const payment = a.body["payment"];
   if (!isObject(payment)) return { id: undefined, state: undefined };
   return { id: text(payment["id"]) || undefined, state: text(payment["state"]) || undefined };
 }
 
-/** The error of an answer that is not a success. */
+/** Makes the error of an answer that is not a success. */
 export function refusal(a: Answer): PurserError {
   const error = errorOf(a);
   const given = (name: string) => text(a.body[name]) || undefined;

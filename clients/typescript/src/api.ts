@@ -4,7 +4,6 @@ import { isObject } from "./challenge.js";
 import { PurserUnreachableError } from "./errors.js";
 import type { Answer, Ask, Connection } from "./http.js";
 import { cap, type Settlement, time, usdc } from "./options.js";
-import { deadline, orAborted } from "./time.js";
 
 export interface CallOptions {
   signal?: AbortSignal | undefined;
@@ -91,13 +90,13 @@ export interface PayRequest {
   idempotencyKey?: string | undefined;
   /** Default: purser's own. */
   settlement?: Settlement | undefined;
-  /** What the payment is booked under, and limited by. */
+  /** Books and limits the payment under this name. */
   task?: string | undefined;
   /** The most that it may cost: `"0.05 USDC"`, or in the asset's smallest unit. */
   maxAmount?: string | bigint | undefined;
 }
 
-/** What purser would pay now. */
+/** The payment that purser would make now. */
 export interface Quote {
   /** In the asset's smallest unit. */
   amount: string;
@@ -125,7 +124,7 @@ export interface Limit {
   resets?: string;
 }
 
-/** What a key may spend at one door. */
+/** The limits of a key at one door. */
 export interface Limits {
   door: Door;
   /** false while the key is paused, or may not pay at this door. */
@@ -140,7 +139,7 @@ export interface Limits {
   quota?: { limit: number; used: number; resets: string };
 }
 
-/** Where a key pays: the REST API, the forward proxy, or the sidecar. */
+/** A way for a key to pay: the REST API, the forward proxy, or the sidecar. */
 export type Door = "api" | "proxy" | "transport";
 
 export interface PageOptions extends CallOptions {
@@ -195,7 +194,7 @@ export class Api {
     return this.#as<PayResult>(a, "paymentSignature");
   };
 
-  /** What `pay` would pay now. What it would refuse is refused. Nothing is paid. */
+  /** Tells the payment that `pay` would make now, and pays nothing. It refuses all that `pay` would refuse. */
   readonly quote = async (p: PayRequest, o?: CallOptions): Promise<Quote> => {
     return this.#as<Quote>(await this.#call({ method: "POST", path: "/v1/quote", ...order(p) }, o), "amount");
   };
@@ -238,15 +237,13 @@ export class Api {
 
   async #call(q: Ask, o: CallOptions = {}): Promise<Answer> {
     o.signal?.throwIfAborted();
-    const limit = deadline(time("timeout", o.timeout ?? this.#timeout, 1), "purser", o.signal);
+    const ms = time("timeout", o.timeout ?? this.#timeout, 1);
     let a: Answer;
     try {
-      a = await orAborted(this.#connection.ask({ ...q, signal: limit.signal }), limit.signal);
+      a = await this.#connection.ask(q, ms, o.signal);
     } catch (cause) {
       if (o.signal?.aborted) throw cause;
       throw new PurserUnreachableError("purser cannot be reached.", { cause });
-    } finally {
-      limit.clear();
     }
     if (a.status >= 200 && a.status < 300) return a;
     throw refusal(a);
@@ -257,20 +254,19 @@ export class Api {
     return a.body["payment"] as unknown as Payment;
   }
 
-   
   #listed<T>(a: Answer, member: string): T[] {
     if (!Array.isArray(a.body[member])) throw unusable(a);
     return a.body[member] as T[];
   }
 
-  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- as above
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the form of purser's JSON
   #as<T>(a: Answer, member: string): T {
     if (!(member in a.body)) throw unusable(a);
     return a.body as T;
   }
 }
 
-/** Body and headers of POST /v1/pay and POST /v1/quote. */
+/** Makes body and headers of POST /v1/pay and POST /v1/quote. */
 export function order({ maxAmount, ...body }: PayRequest): Pick<Ask, "body" | "headers"> {
   return maxAmount === undefined ? { body } : { body, headers: { "Purser-Max-Amount": `${usdc(cap(maxAmount))} USDC` } };
 }

@@ -6,8 +6,9 @@ import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
 import { bareUrl, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
+import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 
-/** What is needed of an axios configuration. */
+/** The members of an axios configuration that are needed here. */
 export interface AxiosConfig {
   url?: string | undefined;
   baseURL?: string | undefined;
@@ -18,11 +19,11 @@ export interface AxiosConfig {
   adapter?: unknown;
   signal?: unknown;
   maxRedirects?: number | undefined;
-  /** What is said of this request's payment. */
+  /** The program's terms for this request's payment. */
   purser?: Terms;
 }
 
-/** What is needed of an axios response. */
+/** The members of an axios response that are needed here. */
 export interface AxiosAnswer {
   status: number;
   headers: unknown;
@@ -31,7 +32,7 @@ export interface AxiosAnswer {
   request?: unknown;
 }
 
-/** What is needed of an axios instance (1.7 or later). */
+/** The members of an axios instance that are needed here (1.7 or later). */
 export interface AxiosLike {
   // eslint-disable-next-line @typescript-eslint/no-explicit-any -- axios' own types differ between versions
   interceptors: { request: { use(onFulfilled: (config: any) => any): number; eject(id: number): void } };
@@ -55,7 +56,7 @@ export function payWithAxios(instance: AxiosLike, options: PaymentOptions): () =
   needKey(options);
   const payer = new Payer(options);
   const bare = instance.create() as Bare & { defaults: Record<string, unknown> };
-  // What it is given is complete: its own defaults would come back where a setting is taken out.
+  // Its configurations are complete: its own defaults would come back where a setting is taken out.
   for (const name of Object.keys(bare.defaults)) Reflect.deleteProperty(bare.defaults, name);
   const id = instance.interceptors.request.use((config: Config) => {
     // A program may send the configuration of an answer or an error again: its adapter is ours then.
@@ -80,13 +81,12 @@ export function wrap<A extends AxiosLike>(instance: A, options: PaymentOptions):
   return instance;
 }
 
-/** What our adapters were put around. */
+/** The adapters inside of ours. */
 const originals = new WeakMap<object, unknown>();
 
 const asksForMoney = (answer: AxiosAnswer) => answer.status === 402 && !dealtWith(readerOf(answer.headers));
 
 const same = (data: unknown) => data;
-const credentials = ["authorization", "cookie", "proxy-authorization"];
 
 class Call {
   readonly #errors = new WeakMap<object, unknown>(); // of answers that validateStatus does not like
@@ -156,7 +156,7 @@ class Call {
       signal: this.#signal,
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
       terms: this.config.purser ?? {},
-      blocked: this.#blocked(moved),
+      blocked: blocked(this.#kept, moved, this.#method),
       digest: () => digestOf(bodyOf(this.#kept.again?.())),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
       discardRefused: () => {
@@ -188,19 +188,11 @@ class Call {
     this.#kept.again = bytes ? () => bytes : again;
   }
 
-  /** The body of the next request. */
+  /** Returns the body of the next request. */
   #body(): unknown {
     const { first, again } = this.#kept;
     this.#kept.first = undefined;
     return first ?? again?.();
-  }
-
-  #blocked(moved: boolean): string | undefined {
-    if (!this.#kept.again) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
-    if (moved && this.#method !== "GET" && this.#method !== "HEAD") {
-      return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
-    }
-    return undefined;
   }
 
   async #sendPaid(
@@ -228,25 +220,22 @@ class Call {
     };
     if (!follow) return sent;
     if (answer.status === 0) return { ...sent, hidden: true };
-    const location = [301, 302, 303, 307, 308].includes(answer.status) ? header("Location") : null;
+    const location = isRedirect(answer.status) ? header("Location") : null;
     if (location === null) return sent;
     return { ...sent, follow: () => this.#follow(answer, new URL(location, url), signal) };
   }
 
   async #follow(answer: AxiosAnswer, to: URL, signal: AbortSignal): Promise<Sent<AxiosAnswer>> {
     discard(answer.data);
-    const { status } = answer;
-    const becomesGet =
-      status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
     const there = this.#at(to);
-    if (becomesGet) {
+    if (becomesGet(answer.status, this.#method)) {
       const headers = Object.entries(plain(there.headers)).filter(([name]) => !/^content-/i.test(name));
       Object.assign(there, { method: "get", data: undefined, headers: Object.fromEntries(headers) });
     }
     return this.#sent(await this.#exchange({ ...there, signal, cancelToken: undefined }), to, signal, false);
   }
 
-  /** The request to another address than it named. */
+  /** Makes the settings of the request to another address than it named. */
   #at(url: URL): Config {
     const there: Config = { url: url.href, baseURL: undefined, params: undefined };
     const headers = plain(this.config.headers);
@@ -259,7 +248,7 @@ class Call {
     return { ...there, headers };
   }
 
-  /** Settings with which nothing is followed. XMLHttpRequest always follows, so fetch takes its place. */
+  /** Makes settings with which nothing is followed. XMLHttpRequest always follows, so fetch takes its place. */
   #notFollowing(): Config {
     const { adapter } = this.config;
     const own = typeof adapter === "function";
@@ -310,7 +299,7 @@ async function challengeOf(answer: AxiosAnswer, extra: readonly string[]): Promi
   return undefined; // a stream stays the program's
 }
 
-/** Where an answer came from, if it tells: the ways of Node and of XMLHttpRequest. */
+/** Finds the URL of an answer, in the ways of Node and of XMLHttpRequest. */
 function finalUrl(answer: AxiosAnswer): URL | undefined {
   const request = answer.request as { res?: { responseUrl?: unknown }; responseURL?: unknown } | undefined;
   const found = request?.res?.responseUrl ?? request?.responseURL;
@@ -328,20 +317,20 @@ function readerOf(headers: unknown): HeaderReader {
   };
 }
 
-/** The own members of headers or other settings. */
+/** Copies the members of headers or other settings. */
 function plain(from: unknown): Record<string, unknown> {
   if (typeof from !== "object" || from === null) return {};
   if ("toJSON" in from && typeof from.toJSON === "function") return { ...(from as { toJSON(): object }).toJSON() };
   return { ...from };
 }
 
-/** The body as it is recognized: an object that no transform has made a text of is one here. */
+/** Returns the body as it is recognized: an object that no transform has made a text of is one here. */
 function bodyOf(data: unknown): RequestInit["body"] {
   const plain = typeof data === "object" && data !== null && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(data) as object | null);
   return plain ? JSON.stringify(data) : (data as RequestInit["body"]);
 }
 
-/** One signal for axios' two ways of giving up. */
+/** Makes one signal of axios' two ways of giving up. */
 function signalOf(config: Config): AbortSignal | undefined {
   const signal = config.signal instanceof AbortSignal ? config.signal : undefined;
   const token = config["cancelToken"] as { promise?: Promise<unknown>; reason?: unknown } | undefined;

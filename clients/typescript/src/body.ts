@@ -35,7 +35,7 @@ export async function keep(body: unknown, limit: number, signal: AbortSignal | u
 
 const kept = (body: Body): Kept => ({ body, again: () => body });
 
-/** What a request is recognized by when the program repeats it: a digest, because bodies may be large. */
+/** Digests a body, so that a repeat of the request is recognized. Bodies themselves may be large. */
 export async function digestOf(body: Body): Promise<string> {
   const digest = new Digest();
   await feed(digest, body);
@@ -87,12 +87,12 @@ interface OldStream {
   end?: unknown;
 }
 
-/** A stream of Node's own kind. */
+/** Reports whether a body is a stream of Node's own kind. */
 function isOldStream(body: unknown): body is OldStream {
   return typeof body === "object" && body !== null && "pipe" in body && typeof body.pipe === "function";
 }
 
-/** What opens the file of an `fs.createReadStream` again; undefined for other streams, and for a file that was begun. */
+/** Makes a function that opens the file of an `fs.createReadStream` again; undefined for other streams, and for a file that was begun. */
 function fileOf(stream: OldStream): (() => Body) | undefined {
   const { path, start, end, bytesRead, constructor } = stream;
   if (typeof path !== "string" || bytesRead !== 0 || constructor.name !== "ReadStream") return undefined;
@@ -143,14 +143,14 @@ async function* piecesIn(pieces: Iterable<unknown>): AsyncGenerator {
   yield* pieces;
 }
 
-/** Whether a body gives its content away once. */
+/** Reports whether a body gives its content away once. */
 export function isOneShot(body: unknown): body is AsyncIterable<unknown> | ReadableStream {
   if (typeof body !== "object" || body === null || isBlob(body)) return false;
   if (body instanceof ReadableStream) return true;
   return Symbol.asyncIterator in body && typeof body[Symbol.asyncIterator] === "function";
 }
 
-/** The pieces of a stream of either kind. Its end may also be called for while a read is waiting. */
+/** Reads the pieces of a stream of either kind. It can be ended while a read is waiting. */
 export function piecesOf(stream: AsyncIterable<unknown> | ReadableStream): AsyncIterator<unknown, unknown> {
   if (!("getReader" in stream)) return stream[Symbol.asyncIterator]();
   const reader = stream.getReader();
@@ -192,7 +192,7 @@ async function read(body: AsyncIterable<unknown> | ReadableStream, limit: number
   return { body: likewise(body, stream), again: undefined };
 }
 
-/** A stream of the kind that was given: node-fetch and axios take no other. */
+/** Makes a stream of the kind that was given: node-fetch and axios take no other. */
 function likewise(given: object, stream: ReadableStream): Body {
   const { from } = given.constructor as { from?: (source: unknown) => unknown };
   return (isOldStream(given) && typeof from === "function" ? from.call(given.constructor, stream) : stream) as Body;

@@ -1,4 +1,4 @@
-// What one client may spend in its life (BEHAVIOUR.md §2).
+// The budget of one client (BEHAVIOUR.md §2).
 
 const most = 4096; // keys whose repeats are recognized
 
@@ -13,7 +13,7 @@ export class Budget {
     this.limit = limit;
   }
 
-  /** What is left, in the smallest unit. */
+  /** The rest, in the smallest unit. */
   get left(): bigint {
     return this.limit - this.#spent;
   }

@@ -1,14 +1,14 @@
-// Whether the program itself lets a challenge be paid (BEHAVIOUR.md §2). All of it happens before purser is asked, but
-// for the check of what purser signed.
+// The program's own checks of a challenge (BEHAVIOUR.md §2). They happen before purser is asked, but for the check of the
+// payment that purser signed.
 import { type Challenge, signedTerms } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
 import { bareUrl, parseAmount, type Settings, usdc } from "./options.js";
 import { orAborted } from "./time.js";
 
-/** Whether the program has said what may be paid. */
+/** Reports whether the program limits its payments. */
 const guarded = (s: Settings) => s.maxAmount !== undefined || s.budget !== undefined || s.beforePayment !== undefined;
 
-/** The largest amount that a challenge asks for. */
+/** Returns the largest amount that a challenge asks for. */
 export function largestOf(challenge: Challenge): bigint {
   return challenge.offers.reduce((largest, { amount }) => {
     const asked = parseAmount(amount) ?? 0n;
@@ -62,7 +62,7 @@ function named(value: unknown): string {
   return typeof value === "object" && value !== null ? "an object" : typeof value === "string" ? "a string" : String(value);
 }
 
-/** Whether a signature pays for one of the offers that the caps have seen. True when there are no caps. */
+/** Reports whether a signature pays for one of the offers that the caps have seen. True when there are no caps. */
 export function signedAsOffered(s: Settings, challenge: Challenge, signature: string): boolean {
   if (!guarded(s)) return true;
   const signed = signedTerms(signature);

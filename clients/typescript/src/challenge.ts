@@ -7,9 +7,9 @@ export const receiptHeaders = ["PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE"] as cons
 const challengeHeader = "PAYMENT-REQUIRED";
 const proxyHeaders = ["Purser-Declined", "Purser-Payment"];
 
-/** How much of a 402's body can be a challenge. */
+/** The longest body of a 402 that can be a challenge, in bytes. */
 export const maxChallengeBytes = 64 << 10;
-/** How long a 402's body is read for one, in milliseconds. */
+/** The time for reading a 402's body, in milliseconds. */
 export const maxChallengeTime = 10_000;
 const maxHeaderLength = 128 << 10;
 
@@ -23,11 +23,11 @@ export interface Offer {
   readonly payTo: string;
 }
 
-/** What a 402 asks for. */
+/** The seller's terms in a 402. */
 export interface Challenge {
   readonly version: 1 | 2;
   readonly source: "header" | "extra" | "body";
-  /** What purser gets as paymentRequiredHeader. */
+  /** The paymentRequiredHeader for purser. */
   readonly sent: string;
   readonly offers: readonly Offer[];
   /** The seller's word on why it asks, "" if none. */
@@ -37,7 +37,7 @@ export interface Challenge {
 export type HeaderReader = (name: string) => string | null;
 type Json = Record<string, unknown>;
 
-/** The challenge in the headers, or undefined. A PAYMENT-REQUIRED that cannot be read is an InvalidChallengeError. */
+/** Finds the challenge in the headers, or undefined. A PAYMENT-REQUIRED that cannot be read is an InvalidChallengeError. */
 export function headerChallenge(header: HeaderReader, extra: readonly string[]): Challenge | undefined {
   const value = header(challengeHeader)?.trim();
   if (value) return readHeader(value, "header");
@@ -53,7 +53,7 @@ export function headerChallenge(header: HeaderReader, extra: readonly string[]):
   return undefined;
 }
 
-/** The challenge in a body, or undefined when it is none of x402. One that cannot be read is an InvalidChallengeError. */
+/** Finds the challenge in a body, or undefined when it is none of x402. One that cannot be read is an InvalidChallengeError. */
 export function bodyChallenge(body: Uint8Array): Challenge | undefined {
   if (!objectStart()(body) || body.length > maxChallengeBytes) return undefined;
   let top: unknown;
@@ -66,7 +66,7 @@ export function bodyChallenge(body: Uint8Array): Challenge | undefined {
   return read(top, "body", encodeBase64(body), false);
 }
 
-/** A function for the pieces of a body in their order: false once they cannot begin a JSON object, whatever follows. */
+/** Makes a function for the pieces of a body in their order: it returns false once they cannot begin a JSON object. */
 export function objectStart(): (piece: Uint8Array) => boolean {
   let begun = false;
   return (piece) => {
@@ -79,17 +79,17 @@ export function objectStart(): (piece: Uint8Array) => boolean {
   };
 }
 
-/** Whether a request carries a payment of its own. */
+/** Reports whether a request carries a payment of its own. */
 export function carriesPayment(header: HeaderReader): boolean {
   return paymentHeaders.some((name) => header(name) !== null);
 }
 
-/** Whether a purser on the way has dealt with a 402: it did not want to pay, or the payment was not taken. */
+/** Reports whether a purser on the way has dealt with a 402: it declined to pay, or the seller did not take the payment. */
 export function dealtWith(header: HeaderReader): boolean {
   return proxyHeaders.some((name) => header(name) !== null);
 }
 
-/** The value of the receipt header, or null. */
+/** Returns the value of the receipt header, or null. */
 export function receiptOf(header: HeaderReader): string | null {
   for (const name of receiptHeaders) {
     const value = header(name);
@@ -98,7 +98,7 @@ export function receiptOf(header: HeaderReader): string | null {
   return null;
 }
 
-/** The errorReason of a receipt, or "" when it has none or cannot be read. */
+/** Returns the errorReason of a receipt, or "" when it has none or cannot be read. */
 export function receiptReason(value: string): string {
   try {
     const receipt: unknown = JSON.parse(utf8(decodeHeader(value.trim())));
@@ -108,7 +108,7 @@ export function receiptReason(value: string): string {
   }
 }
 
-/** To whom a signed payment goes and how much it is; undefined when the signature is no such payload. */
+/** Reads payee and amount of a signed payment; undefined when the signature is no such payload. */
 export function signedTerms(signature: string): { to: string; value: string } | undefined {
   try {
     const payload: unknown = JSON.parse(utf8(decodeBase64(signature)));
@@ -192,12 +192,12 @@ function offersOf(entries: readonly unknown[], version: 1 | 2): Offer[] {
   return offers;
 }
 
-/** A JSON object: neither null nor a list. */
+/** Reports whether a value is a JSON object: neither null nor a list. */
 export function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A string, or "" for everything else. */
+/** Returns a string as it is, and "" for everything else. */
 export function text(value: unknown): string {
   return typeof value === "string" ? value : "";
 }

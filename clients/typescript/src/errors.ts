@@ -1,4 +1,4 @@
-// What can end a logical request other than an answer (BEHAVIOUR.md §8). No error holds the API key or a payment header.
+// The errors of this package (BEHAVIOUR.md §8). None holds the API key or a payment header.
 import type { Quote } from "./api.js";
 import { usdc } from "./options.js";
 
@@ -21,7 +21,7 @@ export type ErrorCode =
 /** The cap that refused a payment. */
 export type RefusalRule = "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
 
-/** What is known when an error is made. Members that are not known are absent or undefined. */
+/** The facts that are known when an error is made. The others are absent or undefined. */
 export interface ErrorFacts {
   /** purser's id of the payment. */
   paymentId?: string | undefined;
@@ -33,9 +33,9 @@ export interface ErrorFacts {
   status?: number | undefined;
   /** The explanation in purser's answer. */
   detail?: string | undefined;
-  /** How long to wait until purser may answer otherwise, in milliseconds. */
+  /** The time until purser may answer otherwise, in milliseconds. */
   retryAfter?: number | undefined;
-  /** What was signed for, in the smallest unit, or else what the offers ask for if they agree. */
+  /** The signed amount, in the smallest unit, or else the offers' if they agree. */
   amount?: string | undefined;
   /** The seller's host, with its port if the URL has one. */
   host?: string | undefined;
@@ -53,7 +53,7 @@ const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "retry
 /** The class that all errors of this package derive from. */
 export class PurserError extends Error {
   readonly code: ErrorCode;
-  /** Whether money may have left the wallet for this request, or for an earlier one that it repeats. */
+  /** True when money may have left the wallet for this request, or for an earlier one that it repeats. */
   readonly moneyMayHaveMoved: boolean;
   declare readonly paymentId: string | undefined;
   declare readonly idempotencyKey: string | undefined;
@@ -76,13 +76,13 @@ export class PurserError extends Error {
     this.learn(facts);
   }
 
-  /** Whether the same client may repeat the request as it is. A repeat is the same payment, or the first. */
+  /** Reports whether the same client may repeat the request as it is. A repeat is the same payment, or the first. */
   get retryable(): boolean {
     const { code, retryAfter } = this;
     return code === "unclear" || code === "purser-unreachable" || (code === "limit-reached" && retryAfter !== undefined);
   }
 
-  /** What of it can be told elsewhere: it has neither the seller's answer nor a way to resume. */
+  /** Copies all that other processes can hold: neither the seller's answer nor the way to resume. */
   toJSON(): Record<string, unknown> {
     const { name, message, retryable } = this;
     return Object.assign({ name, message, retryable }, this as object);
@@ -158,7 +158,7 @@ export function purserErrorOf<R = Response>(error: unknown): AnyPurserError<R> |
   return undefined;
 }
 
-/** What the 402 says that takes the place of an error. SDKs repeat what is thrown, and not this. */
+/** Makes the 402 that takes the place of an error. SDKs repeat thrown errors, and not this answer. */
 export function standIn(error: PurserError): { status: 402; headers: Record<string, string>; body: string } {
   const said = { message: error.message, type: "purser_error", code: error.code, param: null };
   const headers = { "content-type": "application/json", "purser-error": error.code, "x-should-retry": "false" };
@@ -198,7 +198,7 @@ export class LimitReachedError extends PurserError {
   }
 }
 
-/** What a rule has counted, as texts for people such as `"0.05 USDC"`. */
+/** The figures of a rule, as texts for people such as `"0.05 USDC"`. */
 export interface Figures {
   price?: string | undefined;
   limit?: string | undefined;
@@ -218,7 +218,7 @@ export class DeclinedError extends PurserError implements Figures {
   declare readonly limit: string | undefined;
   declare readonly left: string | undefined;
   declare readonly resets: string | undefined;
-  /** What the facilitator said, as in purser's answer. */
+  /** The facilitator's words, as in purser's answer. */
   readonly facilitator: unknown;
   constructor(message: string, rule: string | undefined, facilitator: unknown, facts?: ErrorFacts, figures: Figures = {}) {
     super("declined", message, facts);
@@ -233,7 +233,7 @@ export class DeclinedError extends PurserError implements Figures {
 /** The request was a dry run, and would be paid for. Nothing was. */
 export class DryRunError extends PurserError {
   declare readonly code: "dry-run";
-  /** What would be paid. */
+  /** The payment that purser would make. */
   readonly quote: Quote;
   constructor(message: string, quote: Quote, facts?: ErrorFacts) {
     super("dry-run", message, facts);

@@ -14,9 +14,10 @@ import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
 import { cap, type Fetch, needKey, type PaymentOptions, time } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
+import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { deadline } from "./time.js";
 
-/** What a paying fetch takes: all of fetch's own, and what is said of this logical request's payment. */
+/** The options of a paying fetch: all of fetch's own, and the terms of this logical request's payment. */
 export interface PayingInit extends RequestInit, Terms {
   /** Under one key at most one payment is made. Default: a new key; the header `Idempotency-Key` comes first. */
   idempotencyKey?: string | undefined;
@@ -25,7 +26,7 @@ export interface PayingInit extends RequestInit, Terms {
 /** A fetch that pays. */
 export type PayingFetch = (input: string | URL | Request, init?: PayingInit) => Promise<Response>;
 
-/** What may be closed at the end of a program. */
+/** An object that a program may close at its end. */
 export interface Closable {
   /** Waits so many milliseconds at most (5,000) for receipts on their way to purser, and drops the others. */
   close(ms?: number): Promise<void>;
@@ -42,9 +43,6 @@ export function wrapFetch(fetch: Fetch, options: PaymentOptions): PayingFetch & 
 export function payingFetch(fetch: Fetch, payer: Payer): PayingFetch {
   return (input, init) => new Call(fetch, payer, input, init ?? {}).run();
 }
-
-/** What a request was left with when it is sent again to another URL than it asked for. */
-const credentials = ["Authorization", "Cookie", "Proxy-Authorization"];
 
 class Call {
   readonly #fetch: Fetch;
@@ -114,7 +112,7 @@ class Call {
       signal: this.#signal,
       idempotencyKey: this.#key,
       terms: this.#terms,
-      blocked: this.#blocked(response),
+      blocked: blocked(this.#kept, response.redirected, this.#method),
       digest: () => digestOf(this.#kept?.again?.()),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
@@ -123,7 +121,7 @@ class Call {
     });
   }
 
-  /** The request as the program made it, but with a body that may come again. */
+  /** Sends the request as the program made it, but with a body that may come again. */
   async #first(): Promise<Response> {
     let given: unknown = this.#init.body;
     if (given === undefined && this.#request && this.#method !== "GET" && this.#method !== "HEAD") {
@@ -140,14 +138,6 @@ class Call {
     const init = { ...this.#init, ...withBody(this.#kept?.body) };
     if (!this.#request) return this.#fetch.call(undefined, this.#url, init);
     return this.#fetch.call(undefined, ...this.#copy(this.#request, this.#url, init));
-  }
-
-  #blocked(response: Response): string | undefined {
-    if (this.#kept && !this.#kept.again) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
-    if (response.redirected && this.#method !== "GET" && this.#method !== "HEAD") {
-      return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
-    }
-    return undefined;
   }
 
   async #sendPaid(url: URL, header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<Response>> {
@@ -179,16 +169,14 @@ class Call {
   /** Follows a redirect of the paid answer, without the payment. */
   async #follow(response: Response, to: URL, from: URL, signal: AbortSignal): Promise<Sent<Response>> {
     discard(response.body);
-    const { status } = response;
-    const becomesGet =
-      status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
-    const init = becomesGet ? this.#again(to, "GET", undefined) : this.#again(to, this.#method, this.#kept?.again?.());
+    const get = becomesGet(response.status, this.#method);
+    const init = get ? this.#again(to, "GET", undefined) : this.#again(to, this.#method, this.#kept?.again?.());
     if (to.origin !== from.origin) strip(init.headers as Headers);
     const answer = await this.#submit(to, { ...init, redirect: "follow", signal });
     return this.#sent(answer, to, "manual", signal);
   }
 
-  /** The request once more: as it was, but for what is given. */
+  /** Makes the request once more, with another URL, method and body. */
   #again(url: URL, method: string, body: RequestInit["body"]): RequestInit {
     const headers = new Headers(this.#headers);
     if (url.origin !== new URL(this.#url, pageUrl()).origin) strip(headers);
@@ -204,7 +192,7 @@ class Call {
     return this.#fetch.call(undefined, ...this.#copy(this.#request, url.href, init));
   }
 
-  /** What a Request that has been sent, or is still to be sent, is sent by. Its own body is not used. */
+  /** Makes the arguments of fetch for a Request, whether it has been sent or not. Its own body is not used. */
   #copy(r: Request, url: string, init: RequestInit): [Request] | [string, RequestInit] {
     // A Request of a package is taken apart: the runtime's own class makes nothing of it.
     if (!(r instanceof Request)) return [url, { ...settingsOf(r), method: this.#method, headers: this.#headers, ...init }];
@@ -217,7 +205,7 @@ function withBody(body: RequestInit["body"]): RequestInit & { duplex?: "half" } 
   return body === undefined || body === null ? {} : isOneShot(body) ? { body, duplex: "half" } : { body };
 }
 
-/** What a request was made with, but for its method and body. */
+/** Returns the settings of a request, but for its method and body. */
 function settingsOf(r: Request): RequestInit {
   const init: RequestInit = {};
   const members = ["cache", "credentials", "integrity", "keepalive", "mode", "redirect", "referrer", "referrerPolicy", "signal"] as const;
@@ -228,7 +216,7 @@ function settingsOf(r: Request): RequestInit {
   return init;
 }
 
-/** The challenge of a 402, whose body stays readable. */
+/** Finds the challenge of a 402, whose body stays readable. */
 async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
   const challenge = headerChallenge((name) => response.headers.get(name), extra);
   if (challenge || !response.body) return challenge;
@@ -244,7 +232,7 @@ function strip(headers: Headers): void {
   for (const name of credentials) headers.delete(name);
 }
 
-/** The program's idempotency key: by header, else by option. */
+/** Returns the program's idempotency key: by header, else by option. */
 export function ownKey(header: string | null, given: string | undefined): string | undefined {
   if (header !== null && header.length >= 1 && header.length <= 255) return header;
   if (given !== undefined && (given.length < 1 || given.length > 255)) {
@@ -253,14 +241,12 @@ export function ownKey(header: string | null, given: string | undefined): string
   return given;
 }
 
-const isRedirect = (status: number) => [301, 302, 303, 307, 308].includes(status);
-
 // By its form: a runtime may have several classes of this name.
 function isRequest(input: string | URL | Request): input is Request {
   return typeof input === "object" && "method" in input && "headers" in input;
 }
 
-/** What relative URLs are relative to, in a page. */
+/** Returns the URL of the page, to which relative URLs are relative. */
 function pageUrl(): string | undefined {
   return (globalThis as { location?: { href?: string } }).location?.href;
 }

@@ -9,7 +9,7 @@ import { Payer, type Terms } from "./purchase.js";
 import { Shown } from "./shown.js";
 import { either } from "./time.js";
 
-/** What is needed of got's options. */
+/** The members of got's options that are needed here. */
 interface GotOptions {
   method: string;
   headers: Record<string, string | string[] | undefined>;
@@ -25,12 +25,12 @@ interface GotOptions {
   merge(changes: object): void;
 }
 
-/** What is needed of got's answers. */
+/** The members of got's answers that are needed here. */
 interface GotAnswer {
   statusCode: number;
   headers: Record<string, string | string[] | undefined>;
   url: string;
-  /** Where it was asked for first, before redirects. */
+  /** The URL that the program asked for, before redirects. */
   requestUrl: URL | string;
   redirectUrls: readonly unknown[];
   rawBody: Uint8Array & { constructor: { from(text: string): GotAnswer["rawBody"] } };
@@ -66,7 +66,7 @@ export function wrap<G>(got: G, options: PaymentOptions): G {
   return bare.extend({ hooks: { beforeRequest: [beforeRequest], afterResponse: [afterResponse], beforeError: [beforeError] } }) as G;
 }
 
-/** What opens the files again that were sent as streams. */
+/** Functions that open files again, by the streams that were sent. */
 type Files = WeakMap<object, NonNullable<Kept["again"]>>;
 
 /** Reads a one-shot body before it is sent. */

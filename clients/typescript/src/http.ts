@@ -4,7 +4,7 @@ import { piecesOf } from "./body.js";
 import { Gathering } from "./bytes.js";
 import { text, isObject } from "./challenge.js";
 import type { Fetch, PurserOptions } from "./options.js";
-import { orAborted } from "./time.js";
+import { deadline, orAborted } from "./time.js";
 
 const maxAnswer = 4 << 20;
 
@@ -16,14 +16,13 @@ export interface Answer {
   readonly retryAfter: string | null;
 }
 
-/** What to ask purser. */
+/** A question to purser. */
 export interface Ask {
   readonly method: "GET" | "POST" | "DELETE";
   /** Below the base URL, with query. */
   readonly path: string;
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** The connection to one purser with one key. */
@@ -42,13 +41,21 @@ export class Connection {
     if (typeof this.#fetch !== "function") throw new TypeError("there is no global fetch: purserFetch must be given");
   }
 
-  /** Asks once. It rejects when there is no answer, or a redirect, which is not followed. */
-  async ask(q: Ask): Promise<Answer> {
+  /** Asks once. It rejects when there is no answer within ms milliseconds, or a redirect, which is not followed. */
+  async ask(q: Ask, ms: number, outer: AbortSignal | undefined): Promise<Answer> {
+    const limit = deadline(ms, "purser", outer);
+    try {
+      return await orAborted(this.#exchange(q, limit.signal), limit.signal);
+    } finally {
+      limit.clear();
+    }
+  }
+
+  async #exchange(q: Ask, signal: AbortSignal): Promise<Answer> {
     const fetch = this.#fetch; // called as a function: browsers refuse it as a method
     const headers: Record<string, string> = { ...q.headers, Accept: "application/json" };
     if (this.#key !== undefined) headers["X-Api-Key"] = this.#key;
-    const init: RequestInit = { method: q.method, headers, redirect: "manual" };
-    if (q.signal) init.signal = q.signal;
+    const init: RequestInit = { method: q.method, headers, redirect: "manual", signal };
     if (q.body !== undefined) {
       headers["Content-Type"] = "application/json";
       init.body = JSON.stringify(q.body);

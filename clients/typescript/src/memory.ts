@@ -3,7 +3,7 @@
 const lifetime = 7 * 60_000; // longer than a payment is valid
 const maxEntries = 256;
 
-/** What makes two requests the same. */
+/** The members by which two requests are the same. */
 export interface Identity {
   readonly method: string;
   /** Without fragments: what was asked for, and what answered 402. One in common is enough. */

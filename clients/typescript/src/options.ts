@@ -1,4 +1,4 @@
-// What a program may set, checked once.
+// The options of a program, checked once.
 import type { Offer } from "./challenge.js";
 import type { PaymentSummary } from "./purchase.js";
 import type { Tracer } from "./spans.js";
@@ -6,10 +6,10 @@ import type { Tracer } from "./spans.js";
 /** A function like the global fetch. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-/** Who sends the transfer to the chain: the seller (standard x402 sellers), or purser before the request is repeated. */
+/** The sender of the transfer to the chain: the seller (standard x402 sellers), or purser before the request is repeated. */
 export type Settlement = "seller" | "payer";
 
-/** What `beforePayment` is shown. */
+/** The facts that `beforePayment` sees. */
 export interface PaymentInfo {
   /** The URL that asked for money. */
   readonly url: string;
@@ -20,11 +20,11 @@ export interface PaymentInfo {
   readonly offers: readonly Offer[];
   /** The largest amount of the offers, in the asset's smallest unit (USDC: millionths). */
   readonly amount: string;
-  /** Who is paid, by the first offer. */
+  /** The payee of the first offer. */
   readonly payTo: string;
 }
 
-/** How purser is reached. */
+/** Options for reaching purser. */
 export interface PurserOptions {
   /** The secret of the API key. It is sent to `baseUrl` only. A client without one can only create keys. */
   apiKey?: string | undefined;
@@ -34,7 +34,7 @@ export interface PurserOptions {
   purserFetch?: Fetch | undefined;
 }
 
-/** How 402s are paid. */
+/** Options for paying 402s. */
 export interface PaymentOptions extends PurserOptions {
   apiKey: string;
   /** Default: `seller`. */
@@ -46,7 +46,7 @@ export interface PaymentOptions extends PurserOptions {
   maxAmount?: string | bigint | undefined;
   /** The most that all payments of this client may cost together, in the forms of `maxAmount`. Default: no budget here. */
   budget?: string | bigint | undefined;
-  /** What the payments are booked under, and limited by. Default: none. */
+  /** Books and limits the payments under this name. Default: none. */
   task?: string | undefined;
   /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
   allowHosts?: readonly string[] | undefined;
@@ -63,15 +63,15 @@ export interface PaymentOptions extends PurserOptions {
   tracer?: Tracer | undefined;
   /** More response headers that may hold a challenge. */
   challengeHeaders?: readonly string[] | undefined;
-  /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */
+  /** Keeps so many bytes of a one-shot body for the paid request. Default: 1 MiB. */
   bodyLimit?: number | undefined;
-  /** How long purser may take for one try, in milliseconds. Default: 75,000. */
+  /** Ends one try of purser after so many milliseconds. Default: 75,000. */
   payTimeout?: number | undefined;
-  /** How long the seller may take to answer the paid request, in milliseconds. Default: 300,000. */
+  /** Ends one paid request that the seller has not answered after so many milliseconds. Default: 300,000. */
   paidTimeout?: number | undefined;
-  /** How often a payment whose outcome is unclear is sent again. Default: 1. */
+  /** Sends a payment whose outcome is unclear again, so many times. Default: 1. */
   resends?: number | undefined;
-  /** How long an answer is held back for reporting its receipt, in milliseconds. Default: 1,000. */
+  /** Holds an answer back for reporting its receipt, so many milliseconds at most. Default: 1,000. */
   receiptWait?: number | undefined;
   /**
    * Errors of this package are not thrown: the program gets a 402 with the reason instead, which SDKs do not repeat.

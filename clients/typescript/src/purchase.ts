@@ -25,7 +25,7 @@ import { aside, Receipts, tell } from "./receipts.js";
 import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
 
-/** What an answer was paid with. */
+/** The payment behind an answer. */
 export interface PaymentSummary {
   /** purser's id; undefined when it did not name one. */
   readonly id: string | undefined;
@@ -35,20 +35,20 @@ export interface PaymentSummary {
   readonly transaction: string;
   readonly settled: boolean;
   readonly idempotencyKey: string;
-  /** What was signed for, in the asset's smallest unit; undefined when the payment does not say. See `usdc`. */
+  /** The signed amount, in the asset's smallest unit; undefined when the payment does not say. See `usdc`. */
   readonly amount: string | undefined;
-  /** Whom the request went to, with a port. */
+  /** The host that got the request, with a port. */
   readonly host: string;
-  /** Whom the payment goes to; undefined when it does not say. */
+  /** The payee; undefined when the payment does not say. */
   readonly payTo: string | undefined;
   readonly task: string | undefined;
 }
 
-/** What a program says of one request's payment. */
+/** The program's terms for one request's payment. */
 export interface Terms {
   /** The most that this request may cost, beside the client's own cap: the smaller one holds. */
   maxAmount?: string | bigint | undefined;
-  /** What the payment is booked under, in place of the client's. */
+  /** Books the payment under this name, in place of the client's. */
   task?: string | undefined;
   /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
   dryRun?: boolean | undefined;
@@ -75,9 +75,9 @@ export interface Sent<R> {
 /** A logical request that was answered with a challenge. */
 export interface Bill<R> {
   readonly method: string;
-  /** What the program asked for. */
+  /** The URL that the program asked for. */
   readonly asked: URL;
-  /** What answered 402. */
+  /** The URL that answered 402. */
   readonly url: URL;
   readonly refused: R;
   readonly challenge: Challenge;
@@ -85,7 +85,7 @@ export interface Bill<R> {
   /** The program's own key. */
   readonly idempotencyKey: string | undefined;
   readonly terms?: Terms;
-  /** Why the request cannot be sent again, if so. */
+  /** The reason why the request cannot be sent again, if there is one. */
   readonly blocked: string | undefined;
   /** Recognizes the body. */
   digest(): Promise<string>;
@@ -103,18 +103,14 @@ const closeWithin = 5000;
 const unclearStatus = new Set([500, 502, 503, 504]);
 
 // With these purser has signed nothing that could still be taken.
-const endings = new Set<ErrorCode>([
-  "no-wallet",
-  "invalid-challenge",
-  "declined",
-]);
+const endings = new Set<ErrorCode>(["no-wallet", "invalid-challenge", "declined"]);
 
 // These say nothing about what the key stands for already: purser may not have looked.
 const blind = new Set<ErrorCode>(["key-not-resolved", "limit-reached", "request-refused", "idempotency-conflict"]);
 
 const summaries = new WeakMap<object, PaymentSummary>();
 
-/** What an answer was paid with; undefined when it was not. */
+/** Returns the payment behind an answer; undefined when it was not paid for. */
 export function paymentOf(answer: object): PaymentSummary | undefined {
   return summaries.get(answer);
 }
@@ -194,10 +190,10 @@ export class Payer {
 
   /** The settings with what the program says of one request. */
   #agreed({ maxAmount, task, payTimeout, paidTimeout }: Terms = {}): Settings {
-    const given = maxAmount === undefined ? undefined : cap(maxAmount);
-    const own = this.settings.maxAmount;
-    const smaller = given === undefined || (own !== undefined && own < given) ? own : given;
     const { settings } = this;
+    const given = maxAmount === undefined ? undefined : cap(maxAmount);
+    const own = settings.maxAmount;
+    const smaller = given === undefined || (own !== undefined && own < given) ? own : given;
     return {
       ...settings,
       maxAmount: smaller,
@@ -219,19 +215,14 @@ export class Payer {
 
   /** Tells purser of a receipt, twice if need be. Returns what it then says of the payment. */
   async report(id: string, receipt: string, signal: AbortSignal): Promise<Record<string, unknown> | undefined> {
+    const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
     for (let n = 0; n < 2; n++) {
-      const limit = deadline(Math.min(receiptTimeout, this.settings.payTimeout), "purser", signal);
       try {
-        const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
-        const a = await orAborted(
-          this.connection.ask({ method: "POST", path, body: { receipt }, signal: limit.signal }),
-          limit.signal,
-        );
+        const ms = Math.min(receiptTimeout, this.settings.payTimeout);
+        const a = await this.connection.ask({ method: "POST", path, body: { receipt } }, ms, signal);
         if (a.status < 500) return isObject(a.body["payment"]) ? a.body["payment"] : undefined;
       } catch {
         if (signal.aborted) return undefined;
-      } finally {
-        limit.clear();
       }
     }
     return undefined;
@@ -239,7 +230,7 @@ export class Payer {
 }
 
 class Purchase<R extends object> {
-  /** What there is to tell of the payment, once purser has handed it out. */
+  /** The payment, for the program, once purser has handed it out. */
   summary: PaymentSummary | undefined;
   #paid: Paid | undefined;
   #sent = false;
@@ -311,7 +302,7 @@ class Purchase<R extends object> {
     return sent.answer;
   }
 
-  /** Whatever fails behind a payment leaves as an error that tells of it: the program must not take it for unpaid. */
+  /** Turns a failure behind a payment into an error that tells of it: the program must not take it for unpaid. */
   #said(thrown: unknown): unknown {
     const moved = this.#sent || (this.#paid && this.payer.settings.settlement === "payer");
     if (isPurserError(thrown) || !moved) return thrown;
@@ -326,13 +317,14 @@ class Purchase<R extends object> {
 
   /** Has purser pay: several tries under one key, so that a lost answer costs nothing. */
   async #obtain(signal: AbortSignal | undefined): Promise<Paid> {
-    const { settings } = this.payer;
+    const { settings, connection } = this.payer;
+    const question = { method: "POST", path: "/v1/pay", ...order(ordered(this.bill, this.agreed, this.key)) } as const;
     let asked = false; // a try may have reached purser
     for (let n = 0; ; n++) {
       let failure: PurserError;
       let wait: number | undefined;
       try {
-        const a = await this.#ask(signal);
+        const a = await connection.ask(question, this.agreed.payTimeout, signal);
         const paid = paidOf(a);
         if (paid) return this.#checked(paid);
         if (!isPassing(a)) {
@@ -359,24 +351,6 @@ class Purchase<R extends object> {
       await sleep(wait ?? delay, signal).catch(() => {
         throw this.#givenUp(signal, asked && settings.settlement === "payer");
       });
-    }
-  }
-
-  async #ask(signal: AbortSignal | undefined) {
-    const { connection } = this.payer;
-    const limit = deadline(this.agreed.payTimeout, "purser", signal);
-    try {
-      return await orAborted(
-        connection.ask({
-          method: "POST",
-          path: "/v1/pay",
-          ...order(ordered(this.bill, this.agreed, this.key)),
-          signal: limit.signal,
-        }),
-        limit.signal,
-      );
-    } finally {
-      limit.clear();
     }
   }
 
@@ -484,7 +458,7 @@ class Purchase<R extends object> {
   }
 }
 
-/** What purser is asked for. */
+/** Makes the order for purser. */
 function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | undefined): PayRequest {
   return {
     paymentRequiredHeader: bill.challenge.sent,
@@ -495,7 +469,7 @@ function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | 
   };
 }
 
-/** Whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
+/** Reports whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
 function connectionRefused(error: unknown): boolean {
   const cause: unknown = error instanceof Error ? error.cause : undefined;
   return typeof cause === "object" && cause !== null && "code" in cause && cause.code === "ECONNREFUSED";
@@ -504,8 +478,6 @@ function connectionRefused(error: unknown): boolean {
 /** A random UUID; crypto.randomUUID exists in secure contexts only. */
 function uuid(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
-  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0"));
-  hex[6] = `4${hex[6]?.[1]}`;
-  hex[8] = `a${hex[8]?.[1]}`;
-  return [hex.slice(0, 4), hex.slice(4, 6), hex.slice(6, 8), hex.slice(8, 10), hex.slice(10)].map((p) => p.join("")).join("-");
+  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
 }

@@ -2,7 +2,7 @@
 import { isPurserError } from "./errors.js";
 import type { PaymentSummary } from "./purchase.js";
 
-/** What is needed of OpenTelemetry's `Tracer`. */
+/** The members of OpenTelemetry's `Tracer` that are needed here. */
 export interface Tracer {
   startSpan(name: string, options: { kind: number; startTime: number; attributes: Record<string, string> }): Span;
 }

@@ -21,7 +21,7 @@ export interface TestPayment {
 export interface TestPurser {
   /** For `wrapFetch`, `createClient` and `wrap`, beside a program's own options. */
   readonly options: { readonly apiKey: string; readonly baseUrl: string; readonly purserFetch: Fetch };
-  /** What was paid, in its order. */
+  /** The payments, in their order. */
   readonly payments: readonly TestPayment[];
   /** From now on it refuses, as its policy does. */
   decline(why?: { rule?: string; detail?: string }): void;

@@ -65,14 +65,14 @@ export function either(outer: AbortSignal, own: AbortController): AbortSignal {
   return own.signal;
 }
 
-/** Why a signal fired, as an Error where the program gave one or none. */
+/** Returns why a signal fired, as an Error where the program gave one or none. */
 export function reasonOf(signal: AbortSignal | undefined): Error {
   const reason: unknown = signal?.reason;
   // A program may abort with anything; it gets that very thing back.
   return (reason ?? new DOMException("This operation was aborted", "AbortError")) as Error;
 }
 
-/** The seconds of a Retry-After header in milliseconds, or undefined. */
+/** Returns the seconds of a Retry-After header in milliseconds, or undefined. */
 export function retryAfter(value: string | null): number | undefined {
   return value !== null && /^\s*[0-9]{1,9}\s*$/.test(value) ? Number(value) * 1000 : undefined;
 }

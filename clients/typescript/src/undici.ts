@@ -5,7 +5,7 @@ import { needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Terms } from "./purchase.js";
 import { type Seen, Shown } from "./shown.js";
 
-/** What is needed of an answer. */
+/** The members of an answer that are needed here. */
 interface Data {
   statusCode: number;
   headers: Record<string, string | string[] | undefined>;
@@ -13,7 +13,7 @@ interface Data {
   context?: { history?: URL[] };
 }
 
-/** What is needed of the options of a request. */
+/** The members of a request's options that are needed here. */
 interface Given {
   method?: string;
   headers?: unknown;

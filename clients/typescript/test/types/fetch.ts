@@ -29,6 +29,11 @@ wrapFetch(paying, {
 });
 wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", beforePayment: async () => Promise.resolve(true) });
 
+// @ts-expect-error only true allows a payment: a callback that forgets to return does not compile
+wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", beforePayment: () => undefined });
+// @ts-expect-error nor does one that returns a number
+wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", beforePayment: () => 1 });
+
 // A setting that may be missing can be handed on as it is.
 const maybe = Math.random() > 2 ? "0.05 USDC" : undefined;
 wrapFetch(fetch, { apiKey: "pk", baseUrl: "http://x", maxAmount: maybe, task: maybe, beforePayment: undefined, budget: maybe });
