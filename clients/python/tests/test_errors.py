@@ -90,8 +90,10 @@ def buys_elsewhere() -> None:
         client.close()
 
 
-def test_processes_hand_errors_on() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12: this process has threads
+def test_processes_hand_errors_on(start: str) -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context(start)) as pool:
         with pytest.raises(purserpay.UnclearError) as caught:
             pool.submit(buys_elsewhere).result(60)
     assert caught.value.payment_id == PAYMENT_ID
