@@ -1,11 +1,11 @@
 // The same for got, which is known here by its form only: it is no dependency.
 import { keep, type Kept, streamed } from "./body.js";
 import { bodyChallenge, dealtWith, headerChallenge, type HeaderReader } from "./challenge.js";
-import { isPurserError, NotReplayableError } from "./errors.js";
+import { hide, isPurserError, NotReplayableError } from "./errors.js";
 import type { PayingInit } from "./fetch.js";
 import { discard } from "./http.js";
 import { needKey, type PaymentOptions, settings } from "./options.js";
-import { Payer, type Terms } from "./purchase.js";
+import { Payer, paymentOf, type Terms } from "./purchase.js";
 import { Shown } from "./shown.js";
 import { either } from "./time.js";
 
@@ -20,6 +20,7 @@ interface GotOptions {
   followRedirect: unknown;
   responseType: string;
   isStream: boolean;
+  resolveBodyOnly: boolean;
   context: { purser?: Terms };
   hooks: object;
   merge(changes: object): void;
@@ -39,9 +40,12 @@ interface GotAnswer {
 }
 
 interface GotError extends Error {
+  request?: object;
   /** Its body is absent where it is a stream that could not be read. */
   response?: Omit<GotAnswer, "rawBody"> & { rawBody?: Uint8Array };
 }
+
+type GotPromise = Promise<unknown> & { isCanceled: boolean; cancel(): void };
 
 interface Got {
   (url: undefined, options: undefined, defaults: GotOptions): Promise<GotAnswer>;
@@ -60,10 +64,47 @@ export function wrap<G>(got: G, options: PaymentOptions): G {
   const payer = new Payer({ ...options, bodyLimit: 0 }); // a stream has been sent when afterResponse sees its answer
   const bare = got as Got;
   const files: Files = new WeakMap();
+  const purchases: Purchases = new WeakMap();
   const beforeRequest = (request: GotOptions) => keepBody(request, bodyLimit, files);
-  const afterResponse = (answer: GotAnswer) => (answer.statusCode === 402 ? settled(payer, bare, answer, files) : answer);
+  const afterResponse = (answer: GotAnswer) => {
+    if (answer.statusCode !== 402) return answer;
+    const purchase = settled(payer, bare, answer, files);
+    purchases.set(answer.request, purchase);
+    return purchase;
+  };
   const beforeError = (error: GotError) => named(error, payer.settings.challengeHeaders);
-  return bare.extend({ hooks: { beforeRequest: [beforeRequest], afterResponse: [afterResponse], beforeError: [beforeError] } }) as G;
+  const handler = (request: GotOptions, next: (request: GotOptions) => GotPromise) => {
+    const outcome = next(request);
+    if (request.isStream) return outcome;
+    const cancel = () => {
+      outcome.cancel();
+    };
+    return Object.defineProperties(outlived(outcome, request, purchases), {
+      isCanceled: { get: () => outcome.isCanceled },
+      // got sets a function of its own, which fails on any other promise than its own.
+      cancel: { get: () => cancel, set: () => undefined },
+    });
+  };
+  const hooks = { beforeRequest: [beforeRequest], afterResponse: [afterResponse], beforeError: [beforeError] };
+  return bare.extend({ hooks, handlers: [handler] }) as G;
+}
+
+/** Purchases by the request that was answered with a 402. */
+type Purchases = WeakMap<object, Promise<GotAnswer>>;
+
+/** Waits for the purchase of a request that the program gave up: got's own error does not tell of the payment. */
+async function outlived(outcome: GotPromise, { resolveBodyOnly }: GotOptions, purchases: Purchases): Promise<unknown> {
+  try {
+    return await outcome;
+  } catch (error) {
+    const { name, request } = error as GotError;
+    const purchase = request && purchases.get(request);
+    if (!purchase || !["AbortError", "CancelError", "TimeoutError"].includes(name)) throw error;
+    const end = await purchase.catch((failure: unknown) => failure);
+    if (isPurserError(end)) throw end;
+    if (!paymentOf(end as GotAnswer)) throw error;
+    return resolveBodyOnly ? (end as GotAnswer).body : end;
+  }
 }
 
 /** Functions that open files again, by the streams that were sent. */
@@ -151,6 +192,9 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer, files: Files)
     const { body } = options;
     if (body !== undefined) init.body = files.get(body as object)?.() ?? (body as BodyInit);
     return await shown.request(payer, send, String(refused.requestUrl), init);
+  } catch (error) {
+    if (isPurserError(error)) hide(error, refused); // the errors of older versions of got have no cause, but this answer
+    throw error;
   } finally {
     refused.request.off("close", cancel);
   }

@@ -40,10 +40,7 @@ export class Shown<A extends object> {
     } catch (error) {
       if (!isPurserError(error)) throw error;
       const answer = this.#answers.get(error.response as object);
-      if (answer) {
-        Object.defineProperty(error, "response", { value: answer });
-        hide(error, answer); // the errors of older versions of got hold the answer and no cause
-      }
+      if (answer) Object.defineProperty(error, "response", { value: answer });
       if ("resume" in error) {
         const { resume } = error;
         Object.defineProperty(error, "resume", { value: (o?: { signal?: AbortSignal }) => this.#own(resume(o)) });

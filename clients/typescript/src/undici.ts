@@ -55,11 +55,21 @@ export function wrap<F extends (url: any, options?: any) => Promise<any>>(reques
       return shown.show(last, seenOf(last, String(to)));
     };
     const { method = rest.body === undefined || rest.body === null ? "GET" : "PUT", headers, body, signal } = rest;
-    const init = { method, headers: headersOf(headers), body: streamed(body), signal, redirect: "manual", idempotencyKey, ...purser };
+    const init = { method, headers: headersOf(headers), body: streamed(body), signal: signalOf(signal), redirect: "manual", idempotencyKey, ...purser };
     const given = Object.entries(init).filter(([, value]) => value !== undefined);
     return shown.request(payer, send, target.href, Object.fromEntries(given));
   };
   return paying as F;
+}
+
+/** Makes a signal of an emitter, which undici takes as well. */
+function signalOf(given: unknown): unknown {
+  if (typeof given !== "object" || given === null || !("once" in given)) return given;
+  const controller = new AbortController();
+  (given as { once(event: string, listener: () => void): void }).once("abort", () => {
+    controller.abort();
+  });
+  return controller.signal;
 }
 
 function seenOf(data: Data, asked: string): Seen {

@@ -1,5 +1,6 @@
 // got and undici.request. What they share with fetch is tested there.
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import { Readable } from "node:stream";
 import { describe, it } from "node:test";
 import { inspect } from "node:util";
@@ -58,6 +59,7 @@ describe("got", { concurrency: true }, () => {
     const thrown = await failure(wrapGot(got, options(purser, { resends: 0 })).get(shop.url));
     const error = purserErrorOf(thrown);
     assert(error?.code === "unclear", inspect(thrown));
+    assert.equal(purserErrorOf({ response: (thrown as unknown as RequestError).response }), error);
     const payment = paymentsOf(shop)[0] ?? "";
     assert(!inspect(error, { depth: 12 }).includes(payment.slice(0, 60)));
     lost = false;
@@ -140,6 +142,39 @@ describe("got", { concurrency: true }, () => {
     assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
   });
 
+  for (const how of ["signal", "timeout", "cancel"] as const) {
+    it(`given up by ${how} after the payment had left is unclear, and a repeat is the same payment`, async (t) => {
+      const purser = await fakePurser(t);
+      const controller = new AbortController();
+      let giveUp = () => {
+        controller.abort(how === "timeout" ? new DOMException("late", "TimeoutError") : undefined);
+      };
+      const shop = await seller(t, (req, res, body, n) => (n === 1 ? giveUp() : deliver(req, res, body, n)));
+      const http = wrapGot(got.extend({ retry: { limit: 0 } }), options(purser));
+      const signal = how === "cancel" ? undefined : controller.signal;
+      const work = http.get(shop.url, signal && { signal });
+      if (how === "cancel") giveUp = () => work.cancel();
+      const error = await failure(work);
+      assert(error.name === "UnclearError" && error.paymentId === paymentId, inspect(error));
+      assert.equal(work.isCanceled, how === "cancel");
+      assert.match((await http.get(shop.url)).body, /sunny/);
+      assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+    });
+  }
+
+  it("an answer that was paid for arrives, though the program gave up meanwhile", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t, undefined, (_req, res) => {
+      controller.abort();
+      setImmediate(() => json(res, 200, {}));
+    });
+    const shop = await seller(t);
+    const http = wrapGot(got, options(purser));
+    const { signal } = controller;
+    assert.match((await http.get(shop.url, { signal })).body, /sunny/);
+    assert.equal(purser.pays.length, 1);
+  });
+
   it("heeds a signal", async (t) => {
     const controller = new AbortController();
     const purser = await fakePurser(t, () => controller.abort());
@@ -205,7 +240,18 @@ describe("undici.request", { concurrency: true }, () => {
     const error = await failure(wrapUndici(request, options(purser))(shop.url, how));
     assert.equal(error.code, "refused-by-caller");
     assert.equal((error.response as { statusCode: number }).statusCode, 402);
-    assert.equal(purserErrorOf({ response: error.response }), error);
+  });
+
+  it("heeds an emitter as a signal", async (t) => {
+    const purser = await fakePurser(t);
+    const signal = new EventEmitter();
+    const shop = await seller(t, (_req, res) => signal.emit("abort") && res.end("late"));
+    const error = await failure(wrapUndici(request, options(purser))(shop.url, { signal }));
+    assert.equal(error.code, "unclear");
+    const early = new EventEmitter();
+    const slow = await serve(t, () => early.emit("abort"));
+    assert.equal((await failure(wrapUndici(request, options(purser))(slow.url, { signal: early }))).name, "AbortError");
+    assert.equal(purser.pays.length, 1);
   });
 
   it("an interceptor that follows does not take the payment along", async (t) => {
