@@ -1,7 +1,7 @@
-"""Pays HTTP 402s through a purser: ``purserpay.httpx``, ``purserpay.httpx2`` and ``purserpay.requests`` wrap HTTP
-clients, ``Purser`` and ``AsyncPurser`` are purser's API.
+"""Pays HTTP 402s through a purser.
 
-Importing this package imports no HTTP library.
+``purserpay.httpx``, ``.httpx2``, ``.requests``, ``.aiohttp`` and ``.urllib3`` wrap HTTP clients. ``Purser`` and
+``AsyncPurser`` are purser's API. Importing this package imports no HTTP library.
 """
 
 from ._amounts import usdc

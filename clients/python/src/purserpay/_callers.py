@@ -1,8 +1,8 @@
-"""Who carries calls to purser: one function for each HTTP library.
+"""Callers carry calls to purser: one for each HTTP library.
 
 A caller never follows a redirect, never looks at the environment (proxies, netrc, certificate files), keeps no cookies,
-repeats nothing by itself and reads a bounded answer in bounded time. The API key therefore goes to the base URL and to
-nobody else, also when the environment names purser itself as the proxy of everything.
+repeats nothing by itself and reads a bounded answer in bounded time. The API key therefore goes to the base URL
+alone, also when the environment names purser itself as the proxy of everything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls of purser's API without I/O: what is sent, and what an answer means. BEHAVIOUR.md §3.4 and §9.
 
-Who does I/O is in ``_callers``; which calls make up a payment is in ``_flow``.
+``_callers`` does I/O, and ``_flow`` decides which calls make up a payment.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def terms(
 ) -> Iterator[None]:
     """Say more of the payments of the requests that are made inside.
 
-    ``max_amount`` caps each, beside the cap of the client: the smaller one holds. ``task`` is what they are booked
-    under. With ``dry_run`` nothing is paid: a request that would be paid for raises ``DryRunError`` with the quote,
+    ``max_amount`` caps each, beside the cap of the client: the smaller one holds. They are booked under
+    ``task``. With ``dry_run`` nothing is paid: a request that would be paid for raises ``DryRunError`` with the quote,
     and one that purser would decline raises ``DeclinedError``. ``pay_timeout`` and ``paid_timeout`` replace those of
     ``Options``.
     """

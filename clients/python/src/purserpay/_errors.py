@@ -83,10 +83,10 @@ class About(TypedDict, total=False):
 class PurserError(Exception):
     """What all errors of this package derive from.
 
-    ``status`` and ``detail`` are those of purser's answer, ``retry_after`` the seconds after which it may answer
-    otherwise, ``url`` is the request's without query, ``response`` the
-    seller's answer as the HTTP library's own object, read and closed. ``amount`` is what was signed for in the smallest
-    unit, or else what the offers ask for if they agree. Each is ``None`` where it is not known.
+    ``status`` and ``detail`` come from purser's answer. ``retry_after`` holds the seconds after which purser may answer
+    otherwise. ``url`` has no query. ``response`` holds the seller's answer, read and closed, as the HTTP library's own
+    object. ``amount`` counts the smallest unit: it was signed for, or else all offers ask for it. Each is ``None``
+    where it is not known.
 
     ``money_may_have_moved`` is false only if nothing left the wallet for this request, nor for an earlier one that it
     repeats. An error that is pickled leaves ``response`` and what ``resume`` needs behind in its process.
@@ -169,7 +169,7 @@ class NoWalletError(PurserError):
 
 
 class LimitReachedError(PurserError):
-    """A limit of the plan, or a rate, is reached. ``upgrade_url`` is where to get more."""
+    """A limit of the plan, or a rate, is reached. ``upgrade_url`` leads to a larger plan."""
 
     code = "limit-reached"
 
@@ -230,7 +230,7 @@ class DryRunError(PurserError):
 
 
 class RefusedByCallerError(PurserError):
-    """The program's own caps refused: ``rule`` is plain-http, host, amount, callback or signed-terms."""
+    """The program's own caps refused: ``rule`` names the cap."""
 
     code = "refused-by-caller"
 
@@ -296,7 +296,7 @@ class ResumableError(PurserError):
 
 
 class UnclearError(ResumableError):
-    """Nobody knows whether the money moved: the connection broke, or time was up."""
+    """The money may have moved, or not: the connection broke, or time was up."""
 
     code = "unclear"
 

@@ -1,7 +1,7 @@
 """What happens between a 402 and its paid answer, as generators that do no I/O. BEHAVIOUR.md §2 to §7.
 
-A flow yields steps and is sent their results; who does them, blocking or not and with which HTTP library, is in
-``_payers`` and beside the libraries. So there is one order of events, and one place where money is decided about.
+A flow yields steps and is sent their results. ``_payers`` and the modules of the libraries do the steps, blocking or
+not. So there is one order of events, and one place where money is decided about.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _calls as calls
+from . import _caps as caps
 from . import _wire as wire
 from ._amounts import usdc_text
 from ._errors import (
@@ -22,7 +22,6 @@ from ._errors import (
     InvalidChallengeError,
     KeyNotResolvedError,
     LimitReachedError,
-    NotReplayableError,
     NoWalletError,
     PurserError,
     PurserUnreachableError,
@@ -33,7 +32,6 @@ from ._errors import (
     UnclearError,
     attach_unclear,
 )
-from ._options import BeforePayment, host_allowed, is_loopback, origin
 from ._steps import (
     Ask,
     Discard,
@@ -77,8 +75,6 @@ __all__ = [
     "Steps",
     "pays_already",
 ]
-
-T = TypeVar("T")
 
 LOG = logging.getLogger("purserpay")
 
@@ -135,7 +131,7 @@ class Purchase:
         self._busy = threading.Lock()
         self.info: PaymentInfo | None = None
         self.unclear: UnclearError | None = None
-        self.reply: Reply | None = None  # the seller's last answer, which nobody else closes when this fails
+        self.reply: Reply | None = None  # the seller's last answer, which the payer closes when this fails
 
     # The whole.
 
@@ -163,7 +159,7 @@ class Purchase:
             if self.ended:
                 raise RuntimeError("this payment was brought to an end")
             self._open = self._earlier = True
-            if self._remembered:  # nobody else is to take the key meanwhile
+            if self._remembered:  # another request must not take the key meanwhile
                 until = self._memory.drop(self.key)
                 self._until = self._until if until is None else until
             return (yield from self._guarded())
@@ -283,70 +279,14 @@ class Purchase:
 
     def _check(self, reply: Reply) -> Steps[None]:
         try:
-            yield from self._refusals()
+            assert self._challenge is not None  # noqa: S101
+            yield from caps.check(self._options, self._request, self._challenge)
         except PurserError as error:
             yield Hold(reply)
             error.url, error.response, error.amount = self._request.shown_url, reply.native, self._amount
             raise
 
-    def _refusals(self) -> Steps[None]:
-        options, request, challenge = self._options, self._request, self._challenge
-        assert challenge is not None  # noqa: S101
-        if request.digest is None:
-            raise NotReplayableError("the request's body cannot be sent again, so nothing was paid")
-        url = request.plain_url
-        allowed = options.allow_hosts
-        if origin(url)[0] != "https" and not is_loopback(url) and not host_allowed(allowed or (), url, by_name=True):
-            raise RefusedByCallerError(
-                "plain http is paid only to loopback and to hosts that allow_hosts names", rule="plain-http"
-            )
-        if allowed is not None and not host_allowed(allowed, url):
-            raise RefusedByCallerError(f"allow_hosts does not name {origin(url)[1]}", rule="host")
-        if not self._guarded_terms:
-            return
-        if not challenge.offers:
-            raise InvalidChallengeError("the challenge has no offer that purser could pay")
-        cap = self._cap
-        amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
-        if self._options.budget is not None and None in amounts:
-            raise RefusedByCallerError("an offer has no amount, and there is a budget", rule="budget")
-        if cap is not None and any(amount is None or amount > cap for amount in amounts):
-            raise RefusedByCallerError(f"an offer is not an amount of at most {cap} ({usdc_text(cap)})", rule="amount")
-        if options.before_payment is not None:
-            yield from self._ask(url, challenge, [amount for amount in amounts if amount is not None])
-
-    def _ask(self, url: str, challenge: wire.Challenge, amounts: list[int]) -> Steps[None]:
-        info = BeforePayment(
-            url=url,
-            host=self.host,
-            method=self._request.method,
-            offers=challenge.offers,
-            amount=str(max(amounts)) if amounts else None,
-            pay_to=challenge.offers[0].pay_to,
-        )
-        try:
-            verdict = yield Ask(info)
-        except Exception as error:
-            raise RefusedByCallerError("before_payment raised an exception", rule="callback") from error
-        if verdict is True:
-            return
-        if verdict is False:
-            raise RefusedByCallerError("before_payment refused", rule="callback")
-        # A hook that forgets to answer, or answers in a type of its own, must not pay.
-        what = "nothing" if verdict is None else f"a {type(verdict).__name__}"
-        wrong = TypeError(f"before_payment returned {what}; only True allows a payment")
-        raise RefusedByCallerError(str(wrong), rule="callback") from wrong
-
     # Asking purser.
-
-    @property
-    def _cap(self) -> int | None:
-        """The smaller one of the client's cap and the request's."""
-        return min((one for one in (self._options.cap, self._request.terms.cap) if one is not None), default=None)
-
-    @property
-    def _guarded_terms(self) -> bool:
-        return self._options.guarded or self._request.terms.cap is not None
 
     @property
     def task(self) -> str | None:
@@ -357,7 +297,7 @@ class Purchase:
     @property
     def host(self) -> str:
         """The seller's host, with its port if the URL has one."""
-        return urlsplit(self._request.plain_url).netloc
+        return self._request.host
 
     @property
     def _pay_timeout(self) -> float:
@@ -366,9 +306,9 @@ class Purchase:
 
     def _order(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
-        return calls.Order(
-            self._challenge.header, self._request.plain_url, key, self._options.settlement, self.task, self._cap
-        )
+        cap = caps.smaller(self._options, self._request.terms)
+        header, url = self._challenge.header, self._request.plain_url
+        return calls.Order(header, url, key, self._options.settlement, self.task, cap)
 
     def _quote(self) -> Steps[None]:
         """End a dry run."""
@@ -436,7 +376,7 @@ class Purchase:
             self._budget.settle(self.key, wire.canonical_amount(signed[0]) or 0)
         except ValueError:
             signed = None
-        if not self._guarded_terms:
+        if not caps.any_of(self._options, self._request.terms):
             return
         assert self._challenge is not None  # noqa: S101
         if signed not in [(offer.amount, offer.pay_to.lower()) for offer in self._challenge.offers]:

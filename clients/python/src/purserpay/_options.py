@@ -72,17 +72,17 @@ class Options:
     ``settlement`` is ``seller`` for ordinary sellers, ``payer`` for those that expect a settled payment.
     ``max_amount`` caps one payment: ``"0.05 USDC"``, ``Decimal("0.05")``, or a whole number or decimal string in the
     asset's smallest unit (USDC has 6 decimals). ``budget`` caps all payments of a client together.
-    ``task`` is what the payments are booked under, and limited by.
+    Payments are booked under ``task``, and limited by it.
     ``allow_hosts`` are the hosts that may be paid (``api.example.com``, ``*.example.com``, ``*``, each maybe
     with ``:port``). ``before_payment`` is asked before every payment. Only ``True`` allows it: everything else,
     nothing returned and exceptions too, refuses. It may be a coroutine function for the asynchronous clients.
     ``challenge_headers`` are further names of headers that carry challenges.
-    ``body_limit`` is how many bytes of a one-shot body are kept to be sent again.
+    ``body_limit`` bounds how much of a one-shot body is kept to be sent again, in bytes.
     ``pay_timeout`` bounds each of at most three tries to ask purser, ``paid_timeout`` the wait for the headers of a
-    paid answer, in seconds. ``resends`` is how often an unclear paid request is sent again with the same payment.
+    paid answer, in seconds. An unclear paid request is sent again, with the same payment, ``resends`` times.
     With ``return_402`` errors are not raised: the program gets a 402 that SDKs do not repeat, with the reason in it.
     ``on_payment`` is called with what was paid, for each answer that was, and for payments that were left open.
-    ``receipt_wait`` is how many seconds an answer is held back for its receipt to be reported.
+    An answer is held back ``receipt_wait`` seconds at most for its receipt to be reported.
     """
 
     api_key: str = field(repr=False)
@@ -229,7 +229,7 @@ def host_allowed(patterns: Sequence[str], url: str, *, by_name: bool = False) ->
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL names this machine, so that nobody is on the path."""
+    """Report whether a URL names this machine, so that there is no path where a 402 could be forged."""
     _, host, _ = origin(url)
     if host == "localhost" or host.endswith(".localhost"):
         return True

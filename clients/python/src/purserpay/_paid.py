@@ -12,7 +12,7 @@ MARK = "purser"
 
 
 def payment_of(response: Any) -> PaymentInfo | None:
-    """Tell the payment behind an answer of httpx, httpx2 or requests, or ``None`` if it cost nothing.
+    """Tell the payment behind an answer of any of the HTTP libraries, or ``None`` if it cost nothing.
 
     An answer at the end of redirects tells the payment of the hop that was paid.
     """

@@ -1,4 +1,4 @@
-"""Who does the steps of a flow: one payer blocks, the other awaits.
+"""Payers do the steps of a flow: one blocks, the other awaits.
 
 A payer belongs to one wrapped client or transport. It holds what outlives a request: the connection to purser, the
 remembered idempotency keys, and receipts that are still being reported.

@@ -1,4 +1,4 @@
-"""What a flow asks for, one step after the other, and what it is told. Who does the steps is in ``_payers``."""
+"""The steps of a purchase, which a flow asks for one after the other. ``_payers`` does them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class Request:
     """A logical request, as far as paying is concerned.
 
-    ``digest`` of the body is ``None`` if that cannot be sent again; ``size`` is what it takes in memory, in bytes.
+    ``digest`` of the body is ``None`` if that cannot be sent again. ``size`` counts the bytes that it takes in memory.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Request:
     digest: bytes | None = field(repr=False)
     size: int = 0
     idempotency_key: str | None = None
-    asked: Identity | None = None  # what was asked for at first, if this is where it was redirected to
+    asked: Identity | None = None  # the request that was redirected here, if any
     terms: Terms = field(default_factory=given_terms)
 
     @property
@@ -59,9 +59,14 @@ class Request:
 
     @property
     def plain_url(self) -> str:
-        """The URL without fragment, and without user and password, which are nobody's business."""
+        """The URL without fragment, and without user and password, which neither purser nor a log may have."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+
+    @property
+    def host(self) -> str:
+        """The host, with its port if the URL has one."""
+        return urlsplit(self.plain_url).netloc
 
     @property
     def shown_url(self) -> str:
@@ -153,7 +158,7 @@ Steps = Generator[Step, Any, T]
 class PaymentInfo:
     """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it.
 
-    ``amount`` is what was signed for, in the smallest unit, and ``pay_to`` whom it is for, in lower case; ``None`` if
+    Purser signed for ``amount``, in the smallest unit, to the address ``pay_to``, in lower case. Both are ``None`` if
     the payment does not say.
     """
 

@@ -71,7 +71,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a 402 asks for. ``header`` is what purser gets as ``paymentRequiredHeader``."""
+    """What a 402 asks for. Purser gets ``header`` as ``paymentRequiredHeader``."""
 
     version: int
     header: str
