@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -29,6 +30,11 @@ def test_str_names_payment_amount_and_host(make: Make) -> None:
     assert (error.amount, error.host) == ("10000", "api.example.com")
 
 
+def test_tracebacks_name_what_programs_import(make: Make) -> None:
+    (said,) = traceback.format_exception_only(unclear(make))
+    assert said.startswith("purserpay.UnclearError: ")
+
+
 def test_nothing_stands_twice() -> None:
     known: dict[str, Any] = {"url": "https://api.example.com/paid", "amount": "10000"}
     for said, ends in (
@@ -42,7 +48,7 @@ def test_nothing_stands_twice() -> None:
 
 def test_refusals_name_amount_and_host(make: Make) -> None:
     with pytest.raises(purserpay.RefusedByCallerError) as caught:
-        make(FakeSeller(), FakePurser(), max_amount=5).buy(Buy())
+        make(FakeSeller(), FakePurser(), before_payment=lambda _: False).buy(Buy())
     assert str(caught.value).endswith("(0.01 USDC, api.example.com)")
 
 

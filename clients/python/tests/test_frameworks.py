@@ -165,7 +165,7 @@ def test_is_refused_with_a_reason(
     monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.001 USDC")
     with opened(seller, fault, pays=0), pytest.raises(Exception) as caught:  # noqa: PT011 — each has its own
         runpy.run_path(str(program))
-    assert "an offer is not an amount of at most 1000 (0.001 USDC)" in shown(caught.value)
+    assert "an offer asks for 0.01 USDC, and max_amount is 0.001 USDC" in shown(caught.value)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)

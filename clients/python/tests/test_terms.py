@@ -53,7 +53,7 @@ def test_before_paying(world: sandbox.World) -> None:
         assert str(dry.value) == f"dry run: 0.01 USDC on base to {dry.value.quote.pay_to} would be paid {where}"
         with purserpay.terms(max_amount="0.009 USDC"), pytest.raises(purserpay.RefusedByCallerError) as refused:
             buy(seller)
-        assert "at most 9000 (0.009 USDC)" in str(refused.value)
+        assert "an offer asks for 0.01 USDC, and max_amount is 0.009 USDC" in str(refused.value)
         assert world.spent() == spent
         with purserpay.terms(max_amount=Decimal("0.01"), task="extra"):
             info = purserpay.payment_of(buy(seller))

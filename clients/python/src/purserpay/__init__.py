@@ -88,3 +88,9 @@ __all__ = [
     "unclear_of",
     "usdc",
 ]
+
+# Tracebacks name a class as programs import it.
+for _one in list(vars().values()):
+    if isinstance(_one, type) and issubclass(_one, PurserError):
+        _one.__module__ = __name__
+del _one

@@ -47,10 +47,12 @@ def check(options: Options, request: Request, challenge: wire.Challenge) -> Step
     amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
     if options.budget is not None and None in amounts:
         raise RefusedByCallerError("an offer has no amount, and there is a budget", rule="budget")
-    if cap is not None and any(amount is None or amount > cap for amount in amounts):
-        raise RefusedByCallerError(f"an offer is not an amount of at most {cap} ({usdc_text(cap)})", rule="amount")
+    known = [amount for amount in amounts if amount is not None]
+    if cap is not None and (None in amounts or max(known) > cap):
+        asked = "an offer has no amount" if None in amounts else f"an offer asks for {usdc_text(max(known))}"
+        raise RefusedByCallerError(f"{asked}, and max_amount is {usdc_text(cap)}", rule="amount")
     if options.before_payment is not None:
-        yield from _ask(request, challenge, [amount for amount in amounts if amount is not None])
+        yield from _ask(request, challenge, known)
 
 
 def _ask(request: Request, challenge: wire.Challenge, amounts: list[int]) -> Steps[None]:
