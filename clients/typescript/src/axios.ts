@@ -157,7 +157,7 @@ class Call {
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
       terms: this.config.purser ?? {},
       blocked: blocked(this.#kept, moved, this.#method),
-      digest: () => digestOf(bodyOf(this.#kept.again?.())),
+      digest: () => digestOf(bodyOf(this.#kept.again?.()), readerOf(this.config.headers)),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
       discardRefused: () => {
         discard(answer.data);

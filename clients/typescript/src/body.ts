@@ -1,5 +1,7 @@
 // Request bodies that have to be sent a second time (BEHAVIOUR.md §5).
+import { utf8 } from "./base64.js";
 import { Gathering } from "./bytes.js";
+import { type HeaderReader, isObject } from "./challenge.js";
 import { Digest } from "./digest.js";
 import { orAborted } from "./time.js";
 
@@ -24,8 +26,7 @@ export async function keep(body: unknown, limit: number, signal: AbortSignal | u
     const file = fileOf(body);
     if (file) return { body: body as unknown as Body, again: file };
     if (isFormStream(body)) return readForm(body, limit, signal);
-  } else if (body instanceof ArrayBuffer) return kept(body.slice(0));
-  else if (ArrayBuffer.isView(body)) return kept(new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice());
+  } else if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) return kept(bytesOf(body)?.slice());
   else if (isParams(body)) return kept(new URLSearchParams(body.toString()));
   else if (isForm(body)) return kept(copied(body));
   if (!isOneShot(body)) return isOldStream(body) ? { body: body as unknown as Body, again: undefined } : kept(body as Body);
@@ -36,27 +37,53 @@ export async function keep(body: unknown, limit: number, signal: AbortSignal | u
 const kept = (body: Body): Kept => ({ body, again: () => body });
 
 /** Digests a body, so that a repeat of the request is recognized. Bodies themselves may be large. */
-export async function digestOf(body: Body): Promise<string> {
+export async function digestOf(body: Body, header: HeaderReader): Promise<string> {
   const digest = new Digest();
-  await feed(digest, body);
+  const bytes = bytesOf(body);
+  await feed(digest, bytes ? lasting(bytes, header) : body);
   return digest.hex();
+}
+
+/** Leaves out whatever clients make anew for each request: the boundary of a form, and the numbers in a message of MCP. */
+function lasting(bytes: Uint8Array, header: HeaderReader): Uint8Array {
+  const [, boundary] = /^multipart\/.*boundary="?([^";]+)/i.exec(header("Content-Type") ?? "") ?? [];
+  if (boundary !== undefined) return encoded(new TextDecoder("latin1").decode(bytes).replaceAll(boundary, ""));
+  if (header("MCP-Protocol-Version") === null) return bytes;
+  try {
+    const message: unknown = JSON.parse(utf8(bytes));
+    if (!isObject(message) || !isObject(message["params"])) return bytes;
+    const { params } = message;
+    const meta = isObject(params["_meta"]) ? params["_meta"] : {};
+    return encoded(JSON.stringify({ ...message, id: 0, params: { ...params, _meta: { ...meta, progressToken: 0 } } }));
+  } catch {
+    return bytes;
+  }
+}
+
+const encoded = (text: string) => new TextEncoder().encode(text);
+
+/** Returns a text or an array as bytes; undefined for all other bodies. */
+function bytesOf(body: unknown): Uint8Array | undefined {
+  if (typeof body === "string") return encoded(body);
+  if (body instanceof ArrayBuffer) return new Uint8Array(body);
+  return ArrayBuffer.isView(body) ? new Uint8Array(body.buffer, body.byteOffset, body.byteLength) : undefined;
 }
 
 async function feed(digest: Digest, body: unknown): Promise<void> {
   if (body === null || body === undefined) return;
-  if (body instanceof ArrayBuffer) digest.add(new Uint8Array(body));
-  else if (ArrayBuffer.isView(body)) digest.add(new Uint8Array(body.buffer, body.byteOffset, body.byteLength));
+  const bytes = bytesOf(body);
+  if (bytes) digest.add(bytes);
   else if (isForm(body) && !isOldStream(body)) {
     for (const [name, value] of entriesOf(body)) {
-      const content = typeof value === "string" ? new TextEncoder().encode(value) : value;
+      const content = typeof value === "string" ? encoded(value) : value;
       const about = content instanceof Uint8Array ? ["", "", content.length] : [content.name, content.type, content.size];
-      digest.add(new TextEncoder().encode(JSON.stringify([name, ...about])));
+      digest.add(encoded(JSON.stringify([name, ...about])));
       await feed(digest, content);
     }
   } else if (isBlob(body) || isOneShot(body)) {
     const pieces = piecesOf(isBlob(body) ? body.stream() : body);
     for (let next = await pieces.next(); !next.done; next = await pieces.next()) digest.add(chunk(next.value));
-  } else digest.add(new TextEncoder().encode(typeof body === "string" ? body : (body as URLSearchParams).toString()));
+  } else digest.add(encoded((body as URLSearchParams).toString()));
 }
 
 // By their form: a program may have classes of these names from packages, beside the runtime's own.
@@ -200,6 +227,6 @@ function likewise(given: object, stream: ReadableStream): Body {
 
 function chunk(value: unknown): Uint8Array {
   if (value instanceof Uint8Array) return value;
-  if (typeof value === "string") return new TextEncoder().encode(value);
+  if (typeof value === "string") return encoded(value);
   throw new TypeError("a stream of a request body must be of bytes");
 }

@@ -113,7 +113,7 @@ class Call {
       idempotencyKey: this.#key,
       terms: this.#terms,
       blocked: blocked(this.#kept, response.redirected, this.#method),
-      digest: () => digestOf(this.#kept?.again?.()),
+      digest: () => digestOf(this.#kept?.again?.(), (name) => this.#headers.get(name)),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
         discard(response.body);

@@ -157,6 +157,62 @@ describe("bodies that a client gives away once", { concurrency: true }, () => {
   }
 });
 
+describe("bodies that clients make anew for each request", { concurrency: true }, () => {
+  const form = (Form: new () => { append(name: string, value: string): void }, value: string) => {
+    const made = new Form();
+    made.append("field", value);
+    return made as unknown as string;
+  };
+  const cases: Record<string, (o: PaymentOptions) => (url: string, value: string) => Promise<unknown>> = {
+    "a form of form-data, by axios": (options) => {
+      const http = axios.create({ proxy: false });
+      payWithAxios(http, options);
+      return (url, value) => http.post(url, form(PackageForm, value));
+    },
+    "a form of form-data, by got": (options) => (url, value) => wrapped(options).post(url, { body: form(PackageForm, value) }),
+    "a form, by got": (options) => (url, value) => wrapped(options).post(url, { body: form(FormData, value) }),
+    "a call of a tool of MCP": (options) => {
+      const fetch = wrapFetch(globalThis.fetch, options);
+      const headers = { "mcp-protocol-version": "2025-06-18", "Content-Type": "application/json" };
+      return (url, value) => {
+        const params = { name: "buy", arguments: { id: value }, _meta: { progressToken: id } };
+        return fetch(url, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", id: id++, method: "tools/call", params }) });
+      };
+    },
+  };
+  let id = 0;
+  const instances = new WeakMap<PaymentOptions, typeof got>();
+  const wrapped = (options: PaymentOptions) => {
+    const made = instances.get(options) ?? wrapGot(got, options);
+    instances.set(options, made);
+    return made;
+  };
+  for (const [name, client] of Object.entries(cases)) {
+    it(`${name} is recognized when the program repeats it`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t, cut);
+      const post = client({ apiKey, baseUrl: purser.url, ...quick, resends: 0 });
+      for (const value of ["one", "two", "one"]) {
+        assert.equal(purserErrorOf(await failure(post(shop.url, value)))?.code, "unclear");
+      }
+      const keys = purser.pays.map((p) => p.idempotencyKey);
+      assert.deepEqual([keys.length, new Set(keys).size, keys[2]], [3, 2, keys[0]]);
+      assert.notEqual(shop.got[1]?.body, shop.got[5]?.body);
+    });
+  }
+
+  it("other messages are told apart by their numbers", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, cut);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick, resends: 0 });
+    const mcp = { "mcp-protocol-version": "2025-06-18" };
+    for (const [headers, body] of [[{}, '{"id":1,"params":{}}'], [{}, '{"id":2,"params":{}}'], [mcp, "no JSON"], [mcp, "[1]"], [mcp, '{"id":1}'], [mcp, '{"id":2}']] as const) {
+      assert.equal((await failure(fetch(shop.url, { method: "POST", headers, body }))).code, "unclear");
+    }
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 6);
+  });
+});
+
 describe("clients from packages", { concurrency: true }, () => {
   for (const [name, client] of Object.entries(clients)) {
     it(`${name} pays by header and by body, and survives a lost answer`, async (t) => {
