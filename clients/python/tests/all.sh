@@ -15,7 +15,7 @@ part() {
 }
 
 scenarios=tests/test_scenarios.py hostile=tests/test_hostile.py frameworks=tests/test_frameworks.py
-fakes="tests/test_paying.py tests/test_vectors.py"
+fakes="tests/test_paying.py tests/test_unclear.py tests/test_vectors.py"
 part $scenarios -k RealHttpx & parts=$!
 part $scenarios -k RealAsync & parts="$parts $!"
 part $scenarios -k "RealUrllib3 or RealAiohttp" & parts="$parts $!"

@@ -85,6 +85,10 @@ def says_json(status: int, value: Any, *headers: tuple[str, str]) -> Says:
     return Says(status, [("Content-Type", "application/json"), *headers], json.dumps(value).encode())
 
 
+FINE = Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods")
+BUSY = Says(503, [], b"busy")
+
+
 class FakePurser:
     """Pays for everything, unless ``pay`` says otherwise: a function of the request and how often it was asked."""
 
