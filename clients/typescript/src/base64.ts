@@ -1,12 +1,17 @@
 // Base64 and text with what every runtime has.
 
-/** Standard base64 with padding. */
+/** Encodes in standard base64 with padding. */
 export function encodeBase64(bytes: Uint8Array): string {
+  return btoa(binaryOf(bytes));
+}
+
+/** Makes a text with one character a byte. Not every runtime has a decoder for that. */
+export function binaryOf(bytes: Uint8Array): string {
   let binary = "";
   for (let i = 0; i < bytes.length; i += 0x2000) {
     binary += String.fromCharCode(...bytes.subarray(i, i + 0x2000)); // in parts: arguments are limited
   }
-  return btoa(binary);
+  return binary;
 }
 
 /** Reads standard and URL-safe base64, padded or not. Throws on anything else. */

@@ -1,5 +1,5 @@
 // Request bodies that have to be sent a second time (BEHAVIOUR.md §5).
-import { utf8 } from "./base64.js";
+import { binaryOf, utf8 } from "./base64.js";
 import { Gathering } from "./bytes.js";
 import { type HeaderReader, isObject } from "./challenge.js";
 import { Digest } from "./digest.js";
@@ -47,7 +47,7 @@ export async function digestOf(body: Body, header: HeaderReader): Promise<string
 /** Leaves out whatever clients make anew for each request: the boundary of a form, and the numbers in a message of MCP. */
 function lasting(bytes: Uint8Array, header: HeaderReader): Uint8Array {
   const [, boundary] = /^multipart\/.*boundary="?([^";]+)/i.exec(header("Content-Type") ?? "") ?? [];
-  if (boundary !== undefined) return encoded(new TextDecoder("latin1").decode(bytes).replaceAll(boundary, ""));
+  if (boundary !== undefined) return encoded(binaryOf(bytes).replaceAll(boundary, ""));
   if (header("MCP-Protocol-Version") === null) return bytes;
   try {
     const message: unknown = JSON.parse(utf8(bytes));
