@@ -130,6 +130,7 @@ def opened(world: sandbox.World, monkeypatch: pytest.MonkeyPatch) -> Open:
         assert world.spent() - spent == pays * 10_000
         assert world.payments() - payments == pays
         assert len(set(front.payments)) == pays
+        assert front.left == api.left == 0, "the fault has not happened"
 
     monkeypatch.setenv("PURSER_KEY", world.key)
     monkeypatch.setenv("PURSER_MAX_AMOUNT", "0.05 USDC")

@@ -127,6 +127,7 @@ def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> 
         client.close()
         front.close()
         api.close()
+    assert front.left == api.left == 0, "the fault has not happened"
     assert world.spent() - spent == int(expect["spent"])
     assert world.payments() - payments == expect["payments"]
     if "header" in expect:
