@@ -17,6 +17,7 @@ from purserpay._callers import HttpxCaller, RequestsCaller
 from purserpay._calls import MAX_ANSWER, CallError
 
 from .clients import BASE, KEY, FakeAdapter, Lost, Says, Seen, _httpx_handler, options
+from .connections import played, serving
 from .world import PAYMENT_ID, journaled, paid_answer, says_json, signature
 
 EVENT = {
@@ -283,7 +284,10 @@ def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     purserpay.Purser(KEY, BASE).close()
     monkeypatch.setitem(sys.modules, "requests", None)
     monkeypatch.setitem(sys.modules, "requests.adapters", None)
-    with pytest.raises(ImportError, match=r"or requests$"):
+    with serving(played(lambda _: says_json(200, {"wallets": []}))) as url, purserpay.Purser(KEY, url) as api:
+        assert api.wallets.list() == []
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    with pytest.raises(ImportError, match=r"or urllib3$"):
         purserpay.Purser(KEY, BASE)
 
 

@@ -5,12 +5,13 @@ Each call is made once. Both halves share the operations of ``_calls``; here is 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from . import _calls as calls
 from ._amounts import smallest
-from ._callers import HttpxCaller, RequestsCaller
+from ._callers import HttpxCaller, RequestsCaller, Urllib3Caller
 from ._coroutines import ran
 from ._errors import PurserUnreachableError
 from ._halves import Awaiting, Blocking
@@ -34,7 +35,7 @@ T = TypeVar("T")
 Settlement = Literal["seller", "payer"]
 Door = Literal["api", "proxy", "transport"]
 
-_NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, httpx2, or requests"
+_NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, httpx2, requests, or urllib3"
 
 
 class _Doors:
@@ -71,7 +72,7 @@ class Purser(_Doors):
     """Purser's API. ``keys.create`` needs no API key; everything else is about the key's own things.
 
     ``transport`` is httpx's for the calls, ``adapter`` that of requests; without either whichever library is installed
-    is used: httpx, httpx2, requests. The environment's proxies are not used.
+    is used: httpx, httpx2, requests, urllib3. The environment's proxies are not used.
     """
 
     def __init__(
@@ -401,16 +402,17 @@ def _caller(transport: httpx.BaseTransport | None, adapter: BaseAdapter | None) 
     library = _library() if adapter is None else None
     if library is not None:
         return HttpxCaller(library, Blocking, transport)
-    try:
+    with suppress(ImportError):
         return RequestsCaller(adapter)
-    except ImportError:
-        raise ImportError(_NO_LIBRARY) from None
+    with suppress(ImportError):
+        return Urllib3Caller()
+    raise ImportError(_NO_LIBRARY)
 
 
 def _async_caller(transport: httpx.AsyncBaseTransport | None) -> Caller:
     library = _library()
     if library is None:
-        raise ImportError(_NO_LIBRARY.removesuffix(", or requests"))
+        raise ImportError(_NO_LIBRARY.removesuffix(", requests, or urllib3"))
     return HttpxCaller(library, Awaiting, transport)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._calls import Call
     from ._halves import Half
 
-__all__ = ["Caller", "HttpxCaller", "RequestsCaller"]
+__all__ = ["Caller", "HttpxCaller", "RequestsCaller", "Urllib3Caller"]
 
 
 class Caller(Protocol):
@@ -97,27 +97,70 @@ class RequestsCaller:
         import requests
         import urllib3
 
-        from ._urllib3 import as_it_comes
-
         until = time.monotonic() + call.timeout
         request = requests.Request(call.method, call.url, headers=dict(call.headers), data=call.body or None).prepare()
         try:
             with self._adapter.send(
                 request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
             ) as response:
-                chunks = bytearray()
-                for chunk in as_it_comes(response.raw):
-                    chunks += chunk
-                    if len(chunks) > MAX_ANSWER:
-                        raise _too_large()
-                    if time.monotonic() > until:
-                        raise _too_slow(call.timeout)
+                data = _read(response.raw, until, call.timeout)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise CallError(_said(error), reached=not _never_connected(error)) from error
-        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
+        return Answer(response.status_code, _lower(response.headers), data)
 
     async def close(self) -> None:
         self._adapter.close()
+
+
+class Urllib3Caller:
+    """Calls with urllib3, which looks at nothing of the environment."""
+
+    def __init__(self) -> None:
+        import urllib3
+
+        self._manager = urllib3.PoolManager(maxsize=100)
+
+    async def __call__(self, call: Call) -> Answer:
+        import urllib3
+
+        until = time.monotonic() + call.timeout
+        try:
+            response = self._manager.urlopen(
+                call.method,
+                call.url,
+                redirect=False,
+                body=call.body or None,
+                headers=dict(call.headers),
+                retries=False,
+                timeout=call.timeout,
+                preload_content=False,
+            )
+            try:
+                data = _read(response, until, call.timeout)
+            finally:
+                response.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            unconnected = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+            connected = not isinstance(error, (*unconnected, urllib3.exceptions.LocationValueError))
+            raise CallError(_said(error), reached=connected) from error
+        return Answer(response.status, _lower(response.headers), data)
+
+    async def close(self) -> None:
+        self._manager.clear()
+
+
+def _read(raw: Any, until: float, timeout: float) -> bytes:
+    """Read an answer of urllib3 to its end."""
+    from ._urllib3 import as_it_comes
+
+    data = bytearray()
+    for chunk in as_it_comes(raw):
+        data += chunk
+        if len(data) > MAX_ANSWER:
+            raise _too_large()
+        if time.monotonic() > until:
+            raise _too_slow(timeout)
+    return bytes(data)
 
 
 def _httpx_timeout(timeout: float) -> dict[str, object]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import io
-import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import urllib3
 
 from . import _bodies as bodies
-from ._calls import MAX_ANSWER, Answer, CallError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ._calls import Call
-
-__all__ = ["Caller", "as_it_comes", "decoded", "expect", "hold", "made", "one_shot", "peek"]
+__all__ = ["as_it_comes", "decoded", "expect", "hold", "made", "one_shot", "peek"]
 
 
 async def peek(raw: Any) -> tuple[Any, bytes | None]:
@@ -134,43 +130,3 @@ class _Stream(io.RawIOBase):
             super().close()
             self._response.close()
             self._response.release_conn()
-
-
-class Caller:
-    """Calls to purser with urllib3, which looks at nothing of the environment."""
-
-    def __init__(self) -> None:
-        self._manager = urllib3.PoolManager(maxsize=100)
-
-    async def __call__(self, call: Call) -> Answer:
-        until = time.monotonic() + call.timeout
-        try:
-            response = self._manager.urlopen(
-                call.method,
-                call.url,
-                redirect=False,
-                body=call.body or None,
-                headers=dict(call.headers),
-                retries=False,
-                timeout=call.timeout,
-                preload_content=False,
-            )
-            try:
-                data = bytearray()
-                for chunk in as_it_comes(response):
-                    data += chunk
-                    if len(data) > MAX_ANSWER:
-                        raise CallError(f"its answer is larger than {MAX_ANSWER} bytes")
-                    if time.monotonic() > until:
-                        raise CallError(f"no whole answer within {call.timeout:g} s")
-            finally:
-                response.close()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            unconnected = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
-            connected = not isinstance(error, (*unconnected, urllib3.exceptions.LocationValueError))
-            raise CallError(f"{type(error).__name__}: {error}", reached=connected) from error
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, bytes(data))
-
-    async def close(self) -> None:
-        self._manager.clear()

@@ -15,13 +15,14 @@ import urllib3
 
 from . import _bodies as bodies
 from . import _flow as flow
+from ._callers import Urllib3Caller
 from ._context import given_key
 from ._coroutines import ran
 from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
 from ._payers import Payer
 from ._receipts import CLOSE_WITHIN
-from ._urllib3 import Caller, decoded, expect, hold, made, one_shot, peek
+from ._urllib3 import decoded, expect, hold, made, one_shot, peek
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def wrap(manager: urllib3.PoolManager, options: Options) -> urllib3.PoolManager:
 
 
 def _pays(manager: Any, options: Options) -> Payer:
-    payer = Payer(options, Caller())
+    payer = Payer(options, Urllib3Caller())
     manager.pool_classes_by_scheme = {
         scheme: type(f"Paying{kind.__name__}", (_Pool, kind), {"_payer": payer})
         for scheme, kind in manager.pool_classes_by_scheme.items()
