@@ -8,18 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/purserpay/purser/pay"
 )
 
-func scanApproval(s *state, r pgx.CollectableRow) error {
-	var row []byte
-	if err := r.Scan(&row); err != nil {
-		return err
-	}
+func takeApproval(s *state, f *answer) error {
 	var a pay.Approval
-	if err := json.Unmarshal(row, &a); err != nil {
+	if err := json.Unmarshal(f.row, &a); err != nil {
 		return fmt.Errorf("approval: %w", err)
 	}
 	if _, own := s.asked[a.ID]; own {

@@ -32,8 +32,10 @@ type batch struct {
 	id uuid.UUID
 	// careful: ids of new rows are looked for first, because one was taken.
 	careful bool
-	// committing: the commit was sent.
-	committing bool
+	// committing: the commit was sent. visible: it was done, and may not be durable yet.
+	committing, visible bool
+	// early: the commit ends the locks before it is durable.
+	early bool
 }
 
 // write makes operations durable within batchTime. A lostCommit says that they may be in the database
@@ -62,7 +64,7 @@ func (b *batch) transact(ctx context.Context) (err error) {
 		return nil
 	}
 	for range maxTries {
-		b.id, b.committing = uuid.New(), false
+		b.id, b.committing, b.visible = uuid.New(), false, false
 		err = b.try(ctx)
 		var refused *pgconn.PgError
 		told := errors.As(err, &refused) && !connectionLost(err)
@@ -70,7 +72,7 @@ func (b *batch) transact(ctx context.Context) (err error) {
 		switch {
 		case err == nil:
 			return nil
-		case b.committing && !told:
+		case b.committing && (!told || b.visible):
 			done, lookErr := b.committed(ctx, b.id)
 			if lookErr != nil {
 				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), b.id}
@@ -128,7 +130,7 @@ func (b *batch) try(ctx context.Context) error {
 				_, _ = c.Exec(ended, "rollback") // a connection that cannot is not used again
 			}
 		}()
-		s := newState()
+		s := newState(b.reads)
 		s.careful, s.holds = b.careful, b.holds
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
@@ -191,10 +193,14 @@ var errLockGone = errors.New("a lock is missing in the database")
 func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	trip.Queue("begin isolation level read committed")
+	if b.early = b.flushes.Load(); b.early {
+		trip.Queue("set local synchronous_commit = off")
+	}
 	unlisted := b.unlisted()
 	if len(unlisted) > 0 {
 		trip.Queue(insertLocks, bytesFrom(unlisted))
 	}
+	first := trip.Len()
 	trip.Queue(takeLocks, bytesFrom(b.locks))
 	gathers := b.lane != nil && (b.lane.busy || len(b.ops) > 1)
 	if !gathers {
@@ -203,7 +209,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	asked := s.queue(&trip)
 	began := time.Now()
 	answers := c.SendBatch(ctx, &trip)
-	err := execAll(answers, 1+min(1, len(unlisted)))
+	err := execAll(answers, first)
 	if err == nil {
 		err = b.haveLocks(answers)
 	}
@@ -345,7 +351,8 @@ func (b *batch) ask(ctx context.Context, c *pgx.Conn, s *state) error {
 	return errors.Join(s.receive(answers, asked), answers.Close())
 }
 
-// end writes the state and commits.
+// end writes the state and commits. The locks end with the commit, before it is durable, so that others need not wait
+// for the disk or a standby. Their commits come later in the database's log, so none is durable without this one.
 func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	if err := s.flush(&trip); err != nil {
@@ -360,9 +367,15 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		failpoint.Here(failpoint.StoreCommitting)
 	}
 	trip.Queue("commit")
+	commits := trip.Len()
+	if wrote && b.early {
+		trip.Queue(b.flush)
+	}
 	b.committing = wrote
 	answers := c.SendBatch(ctx, &trip)
-	err := errors.Join(execAll(answers, trip.Len()), answers.Close())
+	err := execAll(answers, commits)
+	b.visible = wrote && err == nil
+	err = errors.Join(err, execAll(answers, trip.Len()-commits), answers.Close())
 	if err != nil {
 		return err
 	}

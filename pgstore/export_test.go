@@ -49,3 +49,15 @@ func (d *DB) SynchronousCommit(ctx context.Context) (list string) {
 	}
 	return list
 }
+
+// FlushBy sets the statement that makes commits durable.
+func (d *DB) FlushBy(statement string) { d.flush = statement }
+
+// AskEverything returns the statement that asks all kinds of questions at once.
+func (d *DB) AskEverything() string {
+	all := make([]byte, kinds)
+	for k := range all {
+		all[k] = byte(k)
+	}
+	return d.reads.text(all)
+}

@@ -3,6 +3,9 @@ package pgstore
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,11 +15,47 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// reader asks the questions of one kind. Rows go to the state.
+// reads asks the questions of all kinds.
+type reads struct {
+	readers [kinds]reader
+	// texts remembers the statements for sets of kinds.
+	texts memory[string]
+}
+
+// maxTexts bounds the statements that are remembered.
+const maxTexts = 500
+
+func newReads() *reads { return &reads{readers(), newMemory[string](maxTexts)} }
+
+// reader asks the questions of one kind. What it finds goes to the state.
 type reader struct {
-	sql  string
+	columns
+	from string
 	args func(list []question) []any
-	scan func(s *state, rows pgx.CollectableRow) error
+	take func(s *state, found *answer) error
+}
+
+// answer holds a row that answers a question. All kinds have the same columns, so that one statement asks all.
+type answer struct {
+	kind            kind
+	a, id           string
+	b, row, payload []byte
+	n, m            int64
+}
+
+// columns names what a reader selects for an answer. The others are empty.
+type columns struct{ a, id, b, row, payload, n, m string }
+
+// statement selects the answers of a kind.
+func (r reader) statement(k kind) string {
+	or := func(column, otherwise string) string {
+		if column == "" {
+			return otherwise
+		}
+		return column
+	}
+	return fmt.Sprintf("SELECT %d::bigint, %s, %s, %s, %s, %s, %s, %s FROM %s", k, or(r.a, "''::text"), or(r.id, "''::text"), or(r.b, "NULL::bytea"),
+		or(r.row, "NULL::bytea"), or(r.payload, "NULL::bytea"), or(r.n, "0::bigint"), or(r.m, "0::bigint"), r.from)
 }
 
 // firsts and seconds list what questions are about.
@@ -84,201 +123,158 @@ func (s *state) keep(id string, row, payload []byte) error {
 	return nil
 }
 
-// inSet reads payments that a search has found.
-func inSet(of func(p question, a string, b []byte) question, k kind) func(s *state, r pgx.CollectableRow) error {
-	return func(s *state, r pgx.CollectableRow) error {
-		var a, id string
-		var b, row, payload []byte
-		if err := r.Scan(&a, &b, &id, &row, &payload); err != nil {
-			return err
+// inSet takes payments that a search has found.
+func inSet(of func(found *answer) question) func(s *state, found *answer) error {
+	return func(s *state, found *answer) error {
+		if set := s.sets[of(found)]; set != nil {
+			set[found.id] = true
 		}
-		if set := s.sets[of(question{kind: k}, a, b)]; set != nil {
-			set[id] = true
-		}
-		return s.keep(id, row, payload)
+		return s.keep(found.id, found.row, found.payload)
 	}
 }
 
-func pairOf(q question, a string, b []byte) question {
-	q.a, q.b = a, string(b)
-	return q
-}
+// pair returns a question about a key and something of it.
+func (f *answer) pair() question { return question{f.kind, f.a, string(f.b)} }
 
-func bytesQuestion(q question, _ string, b []byte) question {
-	q.a = string(b)
-	return q
-}
+// single returns a question about bytes.
+func (f *answer) single() question { return question{f.kind, string(f.b), ""} }
 
 // readers says how each kind of question is asked.
 func readers() [kinds]reader {
+	found := func(a, b string) columns { return columns{a: a, b: b, id: "p.id", row: "p.row", payload: "p.payload"} }
 	return [kinds]reader{
 		askPayment: {
-			`SELECT id, row, payload FROM payments WHERE id = ANY($1)`, byText,
-			func(s *state, r pgx.CollectableRow) error {
-				var id string
-				var row, payload []byte
-				if err := r.Scan(&id, &row, &payload); err != nil {
-					return err
-				}
-				return s.keep(id, row, payload)
-			},
+			found("", ""), `payments p WHERE p.id = ANY($1)`, byText,
+			func(s *state, f *answer) error { return s.keep(f.id, f.row, f.payload) },
 		},
 		askLiving: {
-			`SELECT p.key_id, p.living, p.id, p.row, p.payload FROM unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.living = q.h`,
-			byPair, inSet(pairOf, askLiving),
+			found("p.key_id", "p.living"), `unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.living = q.h`,
+			byPair, inSet((*answer).pair),
 		},
 		askAwaited: {
-			`SELECT p.key_id, p.awaited, p.id, p.row, p.payload FROM unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.awaited = q.h`,
-			byPair, inSet(pairOf, askAwaited),
+			found("p.key_id", "p.awaited"), `unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.awaited = q.h`,
+			byPair, inSet((*answer).pair),
 		},
 		askTransaction: {
-			`SELECT '', transaction, id, row, payload FROM payments WHERE transaction = ANY($1)`, byBytes, inSet(bytesQuestion, askTransaction),
+			found("", "p.transaction"), `payments p WHERE p.transaction = ANY($1)`, byBytes, inSet((*answer).single),
 		},
 		askReconciled: {
-			`SELECT '', q.h, p.id, p.row, p.payload FROM unnest($1::bytea[]) q (h) JOIN payments p ON p.nonce >= q.h AND p.nonce < q.h || '\xffffffffffffffffffffffffffffffffff'::bytea AND p.labels & 128 <> 0`,
-			byBytes, inSet(bytesQuestion, askReconciled),
+			found("", "q.h"), `unnest($1::bytea[]) q (h) JOIN payments p ON p.nonce >= q.h AND p.nonce < q.h || '\xffffffffffffffffffffffffffffffffff'::bytea AND p.labels & 128 <> 0`,
+			byBytes, inSet((*answer).single),
 		},
 		askAuthorization: {
-			`SELECT p.payer, p.nonce FROM unnest($1::bytea[], $2::bytea[]) q (f, n) JOIN payments p ON p.nonce = q.n AND p.payer = q.f`,
+			columns{b: "p.payer", row: "p.nonce"},
+			`unnest($1::bytea[], $2::bytea[]) q (f, n) JOIN payments p ON p.nonce = q.n AND p.payer = q.f`,
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, second)} },
-			func(s *state, r pgx.CollectableRow) error {
-				var payer, nonce []byte
-				err := r.Scan(&payer, &nonce)
-				s.authorized[question{askAuthorization, string(payer), string(nonce)}] = true
-				return err
+			func(s *state, f *answer) error {
+				s.authorized[question{askAuthorization, string(f.b), string(f.row)}] = true
+				return nil
 			},
 		},
 		askHost: {
-			`SELECT p.key_id, p.holds_host, p.id, p.valid_before FROM unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.holds_host = q.h`,
-			byPair,
-			func(s *state, r pgx.CollectableRow) error {
-				var keyID, id string
-				var host []byte
-				var until int64
-				if err := r.Scan(&keyID, &host, &id, &until); err != nil {
-					return err
-				}
-				s.hosts[question{askHost, keyID, string(host)}][id] = uint64(until) //nolint:gosec // written from an uint64
+			columns{a: "p.key_id", b: "p.holds_host", id: "p.id", n: "p.valid_before"},
+			`unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.holds_host = q.h`, byPair,
+			func(s *state, f *answer) error {
+				s.hosts[f.pair()][f.id] = uint64(f.n) //nolint:gosec // written from an uint64
 				return nil
 			},
 		},
 		askAttempts: {
-			`SELECT q.k, q.h, greatest((SELECT max(attempt) FROM payments p WHERE p.key_id = q.k AND p.attempt_of = q.h), (SELECT attempt FROM removed_attempts r WHERE r.key_id = q.k AND r.attempt_of = q.h))
-				FROM unnest($1::text[], $2::bytea[]) q (k, h)`,
-			byPair,
-			func(s *state, r pgx.CollectableRow) error {
-				var keyID string
-				var hash []byte
-				var n *int64
-				if err := r.Scan(&keyID, &hash, &n); err != nil {
-					return err
-				}
-				if q := (question{askAttempts, keyID, string(hash)}); n != nil {
-					s.attempts[q] = max(s.attempts[q], uint64(*n)) //nolint:gosec // written from an uint64
-				}
+			columns{a: "q.k", b: "q.h", n: `coalesce(greatest((SELECT max(attempt) FROM payments p WHERE p.key_id = q.k AND p.attempt_of = q.h),
+				(SELECT attempt FROM removed_attempts r WHERE r.key_id = q.k AND r.attempt_of = q.h)), 0)`},
+			`unnest($1::text[], $2::bytea[]) q (k, h)`, byPair,
+			func(s *state, f *answer) error {
+				s.attempts[f.pair()] = max(s.attempts[f.pair()], uint64(f.n)) //nolint:gosec // written from an uint64
 				return nil
 			},
 		},
 		askKey: {
-			`SELECT id, revision FROM keys WHERE id = ANY($1)`, byText,
-			func(s *state, r pgx.CollectableRow) error {
-				var id string
-				var revision int64
-				err := r.Scan(&id, &revision)
-				s.keys[id] = keyRead{uint64(revision)} //nolint:gosec // written from an uint64
-				return err
+			columns{a: "k.id", n: "k.revision"},
+			`keys k WHERE k.id = ANY($1)`, byText,
+			func(s *state, f *answer) error {
+				s.keys[f.a] = keyRead{uint64(f.n)} //nolint:gosec // written from an uint64
+				return nil
 			},
 		},
 		askUse: {
-			`SELECT w.id, q.k, w.key_id, l.key_id IS NOT NULL FROM unnest($1::text[], $2::text[]) q (w, k)
-				JOIN wallets w ON w.id = q.w AND w.live LEFT JOIN loans l ON l.key_id = q.k AND l.wallet_id = q.w`,
+			columns{a: "w.id", b: "convert_to(w.key_id, 'UTF8')", id: "q.k", n: "(l.key_id IS NOT NULL)::int"},
+			`unnest($1::text[], $2::text[]) q (w, k) JOIN wallets w ON w.id = q.w AND w.live LEFT JOIN loans l ON l.key_id = q.k AND l.wallet_id = q.w`,
 			byTexts,
-			func(s *state, r pgx.CollectableRow) error {
-				var wallet, key, owner string
-				var lent bool
-				err := r.Scan(&wallet, &key, &owner, &lent)
-				s.uses[question{askUse, wallet, key}] = use{owner: owner, lent: lent}
-				return err
+			func(s *state, f *answer) error {
+				s.uses[question{askUse, f.a, f.id}] = use{owner: string(f.b), lent: f.n == 1}
+				return nil
 			},
 		},
 		askPlan: {
-			`SELECT id, row FROM organizations WHERE id = ANY($1)`, byText,
-			func(s *state, r pgx.CollectableRow) error {
-				var id string
-				var row []byte
-				if err := r.Scan(&id, &row); err != nil {
-					return err
-				}
+			columns{a: "o.id", row: asBytes("o.row")},
+			`organizations o WHERE o.id = ANY($1)`, byText,
+			func(s *state, f *answer) error {
 				var org pay.Organization
-				err := json.Unmarshal(row, &org)
-				s.plans[id] = org.Plan
+				err := json.Unmarshal(f.row, &org)
+				s.plans[f.a] = org.Plan
 				return err
 			},
 		},
-		askCounter: {`SELECT name, amount::text FROM counters WHERE name = ANY($1)`, byBytes, scanCounter},
+		askCounter: {columns{b: "c.name", id: "c.amount::text"}, `counters c WHERE c.name = ANY($1)`, byBytes, takeCounter},
 		askCounters: {
-			`SELECT c.name, c.amount::text FROM unnest($1::bytea[], $2::bytea[]) q (p, e) JOIN counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
-			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, scanCounter,
+			columns{b: "c.name", id: "c.amount::text"},
+			`unnest($1::bytea[], $2::bytea[]) q (p, e) JOIN counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
+			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, takeCounter,
 		},
 		askPaid: {
-			`SELECT q.k, q.h FROM unnest($1::text[], $2::bytea[]) q (k, h) WHERE EXISTS (SELECT FROM spend s WHERE s.key_id = q.k AND s.host_hash = q.h)`,
+			columns{a: "q.k", b: "q.h"},
+			`unnest($1::text[], $2::bytea[]) q (k, h) WHERE EXISTS (SELECT FROM spend s WHERE s.key_id = q.k AND s.host_hash = q.h)`,
 			byPair,
-			func(s *state, r pgx.CollectableRow) error {
-				var keyID string
-				var hash []byte
-				err := r.Scan(&keyID, &hash)
-				s.paid[question{askPaid, keyID, string(hash)}] = true
-				return err
+			func(s *state, f *answer) error {
+				s.paid[f.pair()] = true
+				return nil
 			},
 		},
 		askMark: {
-			`SELECT name, count, until FROM notice_marks WHERE name = ANY($1)`, byBytes,
-			func(s *state, r pgx.CollectableRow) error {
-				var name []byte
-				var count, until int64
-				err := r.Scan(&name, &count, &until)
-				if !s.setMarks[string(name)] {
-					s.marks[string(name)] = markOf(count, until)
+			columns{b: "m.name", n: "m.count", m: "m.until"},
+			`notice_marks m WHERE m.name = ANY($1)`, byBytes,
+			func(s *state, f *answer) error {
+				if name := string(f.b); !s.setMarks[name] {
+					s.marks[name] = markOf(f.n, f.m)
 				}
-				return err
+				return nil
 			},
 		},
 		askApproval: {
-			`SELECT a.row FROM unnest($1::text[], $2::bytea[]) q (k, h) JOIN approvals a ON a.key_id = q.k AND a.purchase = q.h`, byPair, scanApproval,
+			columns{row: asBytes("a.row")},
+			`unnest($1::text[], $2::bytea[]) q (k, h) JOIN approvals a ON a.key_id = q.k AND a.purchase = q.h`,
+			byPair, takeApproval,
 		},
-		askPending: {`SELECT row FROM approvals WHERE NOT answered AND key_id = ANY($1)`, byText, scanApproval},
-		askKept:    {`SELECT row FROM approvals WHERE key_id = ANY($1)`, byText, scanApproval},
+		askPending: {columns{row: asBytes("a.row")}, `approvals a WHERE NOT a.answered AND a.key_id = ANY($1)`, byText, takeApproval},
+		askKept:    {columns{row: asBytes("a.row")}, `approvals a WHERE a.key_id = ANY($1)`, byText, takeApproval},
 		askSetting: {
-			`SELECT name, value FROM settings WHERE name = ANY($1)`, byText,
-			func(s *state, r pgx.CollectableRow) error {
-				var name string
-				var value []byte
-				err := r.Scan(&name, &value)
-				s.settings[name] = value
-				return err
+			columns{a: "s.name", row: "s.value"},
+			`settings s WHERE s.name = ANY($1)`, byText,
+			func(s *state, f *answer) error {
+				s.settings[f.a] = f.row
+				return nil
 			},
 		},
 		askEvent: {
-			`SELECT id FROM spend WHERE id = ANY($1)`, byText,
-			func(s *state, r pgx.CollectableRow) error {
-				var id string
-				err := r.Scan(&id)
-				s.eventIDs[id] = true
-				return err
+			columns{id: "s.id"},
+			`spend s WHERE s.id = ANY($1)`, byText,
+			func(s *state, f *answer) error {
+				s.eventIDs[f.id] = true
+				return nil
 			},
 		},
 		askDay: {
-			`SELECT d.key_id, d.day, d.row FROM unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay,
-			func(s *state, r pgx.CollectableRow) error {
-				q, row, err := scanDay(askDay, r)
-				if err == nil {
-					err = into(s.days[q], row, codec.DecodeDay)
-				}
-				return err
+			columns{a: "d.key_id", n: "d.day", row: "d.row"},
+			`unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay,
+			func(s *state, f *answer) error {
+				return into(s.days[question{askDay, f.a, string(rune(f.n))}], f.row, codec.DecodeDay)
 			},
 		},
 	}
 }
+
+// asBytes selects JSON as bytes.
+func asBytes(column string) string { return "convert_to(" + column + "::text, 'UTF8')" }
 
 func into[T any](to *T, row []byte, decode func([]byte) (T, error)) error {
 	value, err := decode(row)
@@ -288,28 +284,16 @@ func into[T any](to *T, row []byte, decode func([]byte) (T, error)) error {
 	return err
 }
 
-func scanDay(k kind, r pgx.CollectableRow) (q question, row []byte, err error) {
-	var day int32
-	q.kind = k
-	err = r.Scan(&q.a, &day, &row)
-	q.b = string(day)
-	return q, row, err
-}
-
-func scanCounter(s *state, r pgx.CollectableRow) error {
-	var name []byte
-	var text string
-	if err := r.Scan(&name, &text); err != nil {
-		return err
-	}
-	if s.exist[pay.Counter(name)] = true; s.touched[pay.Counter(name)] {
+func takeCounter(s *state, f *answer) error {
+	name := pay.Counter(f.b)
+	if s.exist[name] = true; s.touched[name] {
 		return nil
 	}
-	amount, err := x402.ParseAmount(text)
+	amount, err := x402.ParseAmount(f.id)
 	if err != nil {
 		return fmt.Errorf("counter %s: %w", name, err)
 	}
-	s.counters[pay.Counter(name)] = amount
+	s.counters[name] = amount
 	return nil
 }
 
@@ -343,41 +327,76 @@ func (s *state) questionsOf() (by [kinds][]question) {
 	return by
 }
 
-// queue adds the questions that are missing to a round trip.
+// queue adds the questions that are missing to a round trip, as one statement: a database spends as much on
+// a small one as on several rows.
 func (s *state) queue(b *pgx.Batch) (asked [kinds][]question) {
+	if len(s.missing) == 0 {
+		return asked
+	}
 	asked = s.questionsOf()
-	all := readers()
+	var name []byte
+	var args []any
 	for k, list := range asked {
 		if len(list) > 0 {
-			b.Queue(all[k].sql, all[k].args(list)...)
+			name, args = append(name, byte(k)), append(args, s.readers[k].args(list)...)
 		}
 	}
+	b.Queue(s.text(name), args...)
 	return asked
 }
 
-// receive reads the answers to what queue has asked, in the same order.
+// text returns the statement that asks questions of some kinds.
+func (r *reads) text(kinds []byte) string {
+	text, known := r.texts.Get(string(kinds))
+	if known {
+		return text
+	}
+	var parts []string
+	before := 0
+	for _, k := range kinds {
+		part, last := r.readers[k].statement(kind(k)), 0
+		parts = append(parts, placeholder.ReplaceAllStringFunc(part, func(s string) string {
+			n, _ := strconv.Atoi(s[1:]) // digits
+			last = max(last, n)
+			return "$" + strconv.Itoa(before+n)
+		}))
+		before += last
+	}
+	text = strings.Join(parts, "\nUNION ALL ")
+	r.texts.Add(string(kinds), text)
+	return text
+}
+
+var placeholder = regexp.MustCompile(`\$\d+`)
+
+// receive reads the answers to what queue has asked.
 func (s *state) receive(r pgx.BatchResults, asked [kinds][]question) error {
-	all := readers()
-	for k, list := range asked {
-		if len(list) == 0 {
-			continue
-		}
+	if len(s.missing) == 0 {
+		return nil
+	}
+	for _, list := range asked {
 		for _, q := range list {
 			s.empty(q)
 		}
-		rows, err := r.Query()
-		if err != nil {
+	}
+	rows, err := r.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var f answer
+		var k int64
+		if err := rows.Scan(&k, &f.a, &f.id, &f.b, &f.row, &f.payload, &f.n, &f.m); err != nil {
 			return err
 		}
-		for rows.Next() {
-			if err := all[k].scan(s, rows); err != nil {
-				rows.Close()
-				return err
-			}
-		}
-		if err := rows.Err(); err != nil {
+		f.kind = kind(k) //nolint:gosec // as the statement says it
+		if err := s.readers[k].take(s, &f); err != nil {
 			return err
 		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
 	}
 	s.answer(s.missing)
 	return nil

@@ -192,3 +192,63 @@ func TestCommitsAreDurable(t *testing.T) {
 		t.Errorf("synchronous_commit of the connections: %s", is)
 	}
 }
+
+// A caller hears of its payment when that is in the log on the disk, although its locks end earlier.
+func TestCommitsAreFlushed(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "wal_writer_delay=10s")
+	url := fresh(t, server)
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	for range 50 {
+		before := lsn(t, server, "pg_current_wal_insert_lsn()")
+		if _, err := d.Begin(t.Context(), callOf(k, d.Now())); err != nil {
+			t.Fatal(err)
+		}
+		if flushed := lsn(t, server, "pg_current_wal_flush_lsn()"); flushed <= before {
+			t.Fatalf("the log is flushed to %d; before the payment it had %d bytes", flushed, before)
+		}
+	}
+}
+
+func lsn(t *testing.T, server *pgtest.Server, of string) (n int64) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.QueryRow(t.Context(), `SELECT (`+of+` - '0/0')::bigint`).Scan(&n)
+	if err := errors.Join(err, c.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A batch whose flush is refused was committed all the same: it must not be repeated, nor fail.
+func TestFlushRefused(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := node(t, pgstore.Options{URL: fresh(t, server)})
+	d.FlushBy(`SELECT 1/0`)
+	k := keyOn(t, d)
+	begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Record(t.Context(), settledOf(begun.Payment)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := d.Payment(t.Context(), begun.Payment.ID)
+	if err != nil || p.State != pay.Settled {
+		t.Fatalf("payment is %v, %v", p, err)
+	}
+}
+
+// Questions of any kinds are asked together.
+func TestAllQuestionsAtOnce(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := fresh(t, server)
+	d := node(t, pgstore.Options{URL: url})
+	run(t, url, `PREPARE every AS `+d.AskEverything())
+}

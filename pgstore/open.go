@@ -74,6 +74,10 @@ type DB struct {
 	scopes memory[scope]
 	locked memory[struct{}]
 	habits memory[[]string]
+	reads  *reads
+	// flush is the statement that makes all earlier commits durable. flushes: the database knows it.
+	flush   string
+	flushes atomic.Bool
 }
 
 var _ pay.Store = (*DB)(nil)
@@ -86,7 +90,7 @@ var migrations embed.FS
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
-		scopes: newMemory[scope](memoryRows), locked: newMemory[struct{}](memoryRows), habits: newMemory[[]string](maxCalls),
+		scopes: newMemory[scope](memoryRows), locked: newMemory[struct{}](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
 	for n := range transactionLocks {
 		d.locked.Add(transactionLock(n), struct{}{})
@@ -115,7 +119,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if d.writers, err = pgxpool.NewWithConfig(ctx, byIndexes(config.Copy())); err != nil {
+	if d.writers, err = pgxpool.NewWithConfig(ctx, d.writing(config.Copy())); err != nil {
 		d.pool.Close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}

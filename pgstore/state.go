@@ -59,6 +59,8 @@ var errLocks = errors.New("pgstore: not locked yet")
 // state holds what a batch has read, as the operations before have left it. Operations ask, and change
 // it; nothing but load and save talks to the database.
 type state struct {
+	*reads
+
 	answered map[question]bool
 	missing  map[question]bool
 
@@ -123,8 +125,9 @@ type use struct {
 	lent  bool
 }
 
-func newState() *state {
+func newState(r *reads) *state {
 	return &state{
+		reads:    r,
 		answered: map[question]bool{}, missing: map[question]bool{},
 		payments: map[string]*pay.Payment{}, sets: map[question]map[string]bool{}, hosts: map[question]map[string]uint64{},
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},

@@ -23,10 +23,14 @@ func durable(ctx context.Context, c *pgx.Conn) error {
 	return err
 }
 
-// byIndexes configures the connections of the committer. A plan is made once and kept, often while the
+// flushCommits writes nothing, in a transaction of its own. Its commit waits until all that was committed before it
+// is as durable as the session wants it.
+const flushCommits = `SELECT pg_logical_emit_message(true, 'purser', '')`
+
+// writing configures the connections of the committer. A plan is made once and kept, often while the
 // tables are small, and a table that was small when it was scanned grows to millions of rows. A database
 // that knows no such setting plans as it likes.
-func byIndexes(config *pgxpool.Config) *pgxpool.Config {
+func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns, config.MinConns = maxWriters, 0
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		if err := durable(ctx, c); err != nil {
@@ -45,6 +49,12 @@ func byIndexes(config *pgxpool.Config) *pgxpool.Config {
 				return err
 			}
 		}
+		_, err := c.Exec(ctx, flushCommits)
+		var refused *pgconn.PgError
+		if err != nil && (!errors.As(err, &refused) || connectionLost(err)) {
+			return err
+		}
+		d.flushes.Store(err == nil)
 		return nil
 	}
 	return config

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ const (
 	storeCallers = 64
 	// grouped is the number of rows that a transaction of pgbench inserts, beside one.
 	grouped = 32
+	// purserGC is the percentage at which cmd/purser has garbage collected: here the stores run in this process.
+	purserGC = 400
 
 	storeBolt     = "bbolt"
 	storePostgres = "PostgreSQL, %s, %s"
@@ -50,6 +53,7 @@ type subject struct {
 // runStores measures the stores alone: payments that are begun and recorded, without signing and sending,
 // beside pgbench on the same server with its disk flushed.
 func runStores(ctx context.Context, b *bench) (err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(purserGC))
 	if err := os.Chmod(b.dir, 0o711); err != nil { //nolint:gosec // the server has a user of its own
 		return err
 	}
