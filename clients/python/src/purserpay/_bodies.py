@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 __all__ = [
     "HELD_FOR",
@@ -81,14 +82,34 @@ async def read_start(
     return bytes(start), True
 
 
-def digest(chunks: Iterable[bytes], content_type: str | None) -> bytes:
-    """Hash a body. The boundary of a multipart body does not count, because each request has a random one."""
-    found = re.match(r'multipart/.*boundary="?([^";]+)', content_type or "", re.IGNORECASE)
+def digest(chunks: Iterable[bytes], headers: Mapping[str, Any]) -> bytes:
+    """Hash a body without what clients make anew for each request: a form's boundary, the numbers of MCP's messages."""
+    found = re.match(r'multipart/.*boundary="?([^";]+)', _text(headers.get("content-type")), re.IGNORECASE)
     boundary = found[1].encode("latin-1") if found else None
     total = hashlib.sha256()
+    if boundary is None and headers.get("mcp-protocol-version") is not None:
+        chunks = [_without_numbers(b"".join(chunks))]
     for chunk in chunks:
         total.update(chunk.replace(boundary, b"") if boundary else chunk)
     return total.digest()
+
+
+def _text(header: str | bytes | None) -> str:
+    return header.decode("latin-1") if isinstance(header, bytes) else header or ""
+
+
+def _without_numbers(body: bytes) -> bytes:
+    """Leave ``id`` and ``progressToken`` out of a message of MCP: its SDK counts them up."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    params = message.get("params") if isinstance(message, dict) else None
+    if not isinstance(params, dict):
+        return body
+    meta = params.get("_meta")
+    same = {**(meta if isinstance(meta, dict) else {}), "progressToken": 0}
+    return json.dumps({**message, "id": 0, "params": {**params, "_meta": same}}).encode()
 
 
 def size(body: Iterable[bytes] | None) -> int:

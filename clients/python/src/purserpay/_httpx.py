@@ -270,7 +270,7 @@ def mount(client: Any, paying: Transport) -> Any:
 
 def _described(request: Any, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
-    digest = None if body is None else bodies.digest(body, request.headers.get("content-type"))
+    digest = None if body is None else bodies.digest(body, request.headers)
     asked: Identity | None = _earlier(request, _ASKED)
     return flow.Request(request.method, str(request.url), digest, bodies.size(body), key, asked)
 

@@ -243,7 +243,7 @@ async def _described(request: ClientRequest, *, repeatable: bool, asked: Identit
     if repeatable:
         body: Any = request.body
         data = (body or b"") if body is None or isinstance(body, bytes) else await body.as_bytes()
-        digest, size = bodies.digest([data], request.headers.get("content-type")), len(data)
+        digest, size = bodies.digest([data], request.headers), len(data)
     return flow.Request(request.method, str(request.url), digest, size, key, asked)
 
 

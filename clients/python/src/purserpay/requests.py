@@ -224,7 +224,7 @@ class _Wire:
 
 def _described(request: requests.PreparedRequest, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(_text(request.headers.get("idempotency-key"))) or given_key()
-    digest = None if body is None else bodies.digest(body, _text(request.headers.get("content-type")))
+    digest = None if body is None else bodies.digest(body, request.headers)
     return flow.Request(request.method or "", request.url or "", digest, bodies.size(body), key, _asked(request))
 
 

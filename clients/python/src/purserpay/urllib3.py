@@ -213,8 +213,7 @@ class _Wire:
     def described(self, asked: Identity | None) -> flow.Request:
         """Describe the request for a flow."""
         key = flow.usable_key(self.headers.get("idempotency-key")) or given_key()
-        kind = self.headers.get("content-type")
-        digest = None if self._again is None else bodies.digest(self._again, kind)
+        digest = None if self._again is None else bodies.digest(self._again, self.headers)
         return flow.Request(self._method, self._address, digest, bodies.size(self._again), key, asked)
 
     async def send(self, step: flow.Send) -> flow.Reply:
