@@ -71,6 +71,7 @@ export async function serve(t: TestContext, handler: Handler): Promise<Server> {
       await handler(req, res, body, got.length);
     })();
   });
+  server.keepAliveTimeout = 0; // a busy machine may leave a connection idle for longer than Node's 5 s
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const close = () =>
     new Promise<void>((resolve) => {
