@@ -380,8 +380,10 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		return err
 	}
 	failpoint.Here(failpoint.StoreCommitted)
-	for _, name := range b.locks {
-		b.locked.Add(name, struct{}{})
+	if wrote || !b.early { // else a crash may take new locks back
+		for _, name := range b.locks {
+			b.locked.Add(name, struct{}{})
+		}
 	}
 	return nil
 }

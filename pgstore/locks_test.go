@@ -242,6 +242,9 @@ func TestFlushRefused(t *testing.T) {
 	if err != nil || p.State != pay.Settled {
 		t.Fatalf("payment is %v, %v", p, err)
 	}
+	if n := d.Stats().Repeats; n != 0 || begun.How != pay.Created {
+		t.Errorf("%d batches were repeated, the payment was begun as %v", n, begun.How)
+	}
 }
 
 // Questions of any kinds are asked together.

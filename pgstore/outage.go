@@ -339,7 +339,8 @@ func (d *DB) unwritten(ctx context.Context, list []*kept) (rest []*kept, err err
 			}
 		}
 	}
-	rows, err := d.pool.Query(ctx, `SELECT id FROM operations WHERE id = ANY($1) AND NOT void`, ids)
+	// It writes what it finds: its commit waits until that is durable. Otherwise a failover could take it back.
+	rows, err := d.pool.Query(ctx, `UPDATE operations SET void = void WHERE id = ANY($1) AND NOT void RETURNING id`, ids)
 	if err != nil {
 		return nil, err
 	}

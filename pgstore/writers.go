@@ -33,6 +33,8 @@ const flushCommits = `SELECT pg_logical_emit_message(true, 'purser', '')`
 func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns, config.MinConns = maxWriters, 0
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, connectTime)
+		defer cancel()
 		if err := durable(ctx, c); err != nil {
 			return err
 		}
@@ -49,7 +51,8 @@ func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 				return err
 			}
 		}
-		_, err := c.Exec(ctx, flushCommits)
+		// Outside of transactions, the message waits for no standby.
+		_, err := c.Exec(ctx, `SELECT pg_logical_emit_message(false, 'purser', '')`)
 		var refused *pgconn.PgError
 		if err != nil && (!errors.As(err, &refused) || connectionLost(err)) {
 			return err
