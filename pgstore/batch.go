@@ -73,6 +73,9 @@ func (b *batch) transact(ctx context.Context) (err error) {
 		case err == nil:
 			return nil
 		case b.committing && (!told || b.visible):
+			if told && b.flushes.Swap(false) {
+				b.log.ErrorContext(ctx, "store: the database refuses to flush behind a commit, so locks wait for the disk from now on", "error", err)
+			}
 			done, lookErr := b.committed(ctx, b.id)
 			if lookErr != nil {
 				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), b.id}

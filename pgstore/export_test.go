@@ -53,6 +53,9 @@ func (d *DB) SynchronousCommit(ctx context.Context) (list string) {
 // FlushBy sets the statement that makes commits durable.
 func (d *DB) FlushBy(statement string) { d.flush = statement }
 
+// FlushesBehind reports whether batches flush behind their commits.
+func (d *DB) FlushesBehind() bool { return d.flushes.Load() }
+
 // AskEverything returns the statement that asks all kinds of questions at once.
 func (d *DB) AskEverything() string {
 	all := make([]byte, kinds)

@@ -1,11 +1,13 @@
 package pgstore_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -224,11 +226,13 @@ func lsn(t *testing.T, server *pgtest.Server, of string) (n int64) {
 	return n
 }
 
-// A batch whose flush is refused was committed all the same: it must not be repeated, nor fail.
+// A batch whose flush is refused was committed all the same: it must not be repeated, nor fail. The next ones flush with
+// their commits.
 func TestFlushRefused(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	d := node(t, pgstore.Options{URL: fresh(t, server)})
+	var log bytes.Buffer
+	d := node(t, pgstore.Options{URL: fresh(t, server), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	d.FlushBy(`SELECT 1/0`)
 	k := keyOn(t, d)
 	begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
@@ -244,6 +248,86 @@ func TestFlushRefused(t *testing.T) {
 	}
 	if n := d.Stats().Repeats; n != 0 || begun.How != pay.Created {
 		t.Errorf("%d batches were repeated, the payment was begun as %v", n, begun.How)
+	}
+	if d.FlushesBehind() {
+		t.Error("batches still flush behind their commits")
+	}
+	if n := strings.Count(log.String(), "refuses to flush"); n != 1 {
+		t.Errorf("the log says it %d times:\n%s", n, &log)
+	}
+}
+
+// The database dies between a commit that others see and its flush. The row is lost with it, and the call is decided
+// again: its caller has not heard before, and hears of one payment.
+func TestCrashBeforeFlush(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "wal_writer_delay=10s")
+	url := fresh(t, server)
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	begin(t, d, k)
+	run(t, url, `CREATE TABLE stuck AS SELECT pg_postmaster_start_time() AS until_after`)
+	d.FlushBy(`SELECT (SELECT pg_sleep(600) FROM stuck WHERE until_after = pg_postmaster_start_time()), pg_logical_emit_message(true, 'purser', '')`)
+	call := callOf(k, d.Now())
+	began := make(chan error, 1)
+	go func() {
+		begun, err := d.Begin(context.Background(), call)
+		if err == nil && (begun.How != pay.Created || begun.Payment.ID != call.New.ID) {
+			err = fmt.Errorf("the call got %+v", begun)
+		}
+		began <- err
+	}()
+	seen := `SELECT count(*) FROM payments WHERE id = '` + call.New.ID + `'`
+	wait(t, "the payment is seen", func() bool { return run(t, url, seen) == 1 })
+	select {
+	case err := <-began:
+		t.Fatalf("the caller heard before the flush: %v", err)
+	default:
+	}
+	repeats := d.Stats().Repeats
+	server.Restart(t)
+	switch err := <-began; {
+	case err == nil && d.Stats().Repeats == repeats:
+		t.Error("the row outlived the crash: this test tests nothing")
+	case errors.Is(err, pay.ErrUnavailable): // the database was away for longer than the node looks for its batch
+		wait(t, "payments again", func() bool { _, err := d.Begin(t.Context(), call); return err == nil })
+	case err != nil:
+		t.Fatal(err)
+	}
+	if n := run(t, url, seen); n != 1 {
+		t.Errorf("%d rows of one payment", n)
+	}
+	if err := d.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A new connection of the committer waits for no standby: its batches commit, and only their callers wait.
+func TestConnectsWithoutStandby(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := fresh(t, server)
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	server.Exec(t, `ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
+	server.Exec(t, `SELECT pg_reload_conf()`)
+	wait(t, "the setting", func() bool { return run(t, url, `SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'gone'`) == 1 })
+	server.EndConnections(t)
+	call := callOf(k, d.Now())
+	began := make(chan error, 1)
+	go func() { _, err := d.Begin(context.Background(), call); began <- err }()
+	wait(t, "the payment is seen", func() bool {
+		return run(t, url, `SELECT count(*) FROM payments WHERE id = '`+call.New.ID+`'`) == 1
+	})
+	select {
+	case err := <-began:
+		t.Errorf("the caller heard before the standby: %v", err)
+	default:
+	}
+	server.Exec(t, `ALTER SYSTEM RESET synchronous_standby_names`)
+	server.Exec(t, `SELECT pg_reload_conf()`)
+	if err := <-began; err != nil {
+		t.Error(err)
 	}
 }
 
