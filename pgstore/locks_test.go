@@ -311,7 +311,9 @@ func TestConnectsWithoutStandby(t *testing.T) {
 	k := keyOn(t, d)
 	server.Exec(t, `ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
 	server.Exec(t, `SELECT pg_reload_conf()`)
-	wait(t, "the setting", func() bool { return run(t, url, `SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'gone'`) == 1 })
+	wait(t, "the setting", func() bool {
+		return run(t, url, `SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'gone'`) == 1
+	})
 	server.EndConnections(t)
 	call := callOf(k, d.Now())
 	began := make(chan error, 1)
