@@ -169,6 +169,23 @@ func (c Counter) window() (begin time.Time, ok bool) {
 	return time.Time{}, false
 }
 
+// keyCounters lists how the names of counters begin that go on with the id of a key.
+func keyCounters() [10]string {
+	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", "minute/", pricePrefix, "site-day/", "task-day/"}
+}
+
+// Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Of the
+// beginning of a name it returns an id only if the id is complete, because a slash follows it.
+func (c Counter) Key() (id string, prefix bool) {
+	for _, kind := range keyCounters() {
+		if rest, is := strings.CutPrefix(string(c), kind); is {
+			id, _, prefix = strings.Cut(rest, "/")
+			return id, prefix
+		}
+	}
+	return "", false
+}
+
 // PlaceCounter counts an owner's payments in a calendar month (UTC).
 func PlaceCounter(owner string, at time.Time) Counter {
 	return Counter("place/" + owner + "/" + at.UTC().Format("2006-01"))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/pay"
 )
 
 // batch holds operations that become durable together.
@@ -133,7 +131,7 @@ func (b *batch) try(ctx context.Context) error {
 				_, _ = c.Exec(ended, "rollback") // a connection that cannot is not used again
 			}
 		}()
-		s := newState(b.reads)
+		s := newState(b.reads, b.known, b.expected())
 		s.careful, s.holds = b.careful, b.holds
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
@@ -147,6 +145,14 @@ func (b *batch) try(ctx context.Context) error {
 		err = &lostConnection{err}
 	}
 	return err
+}
+
+// expected guesses how many operations the batch will have once others have joined.
+func (b *batch) expected() int {
+	if b.lane == nil {
+		return len(b.ops)
+	}
+	return max(len(b.ops), b.lane.last)
 }
 
 // decide runs the operations. Those that lack an answer ask together, and run again behind the others.
@@ -205,7 +211,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	first := trip.Len()
 	trip.Queue(takeLocks, bytesFrom(b.locks))
-	gathers := b.lane != nil && (b.lane.busy || len(b.ops) > 1)
+	gathers := b.lane != nil && (b.lane.last > 1 || len(b.ops) > 1)
 	if !gathers {
 		b.want(s)
 	}
@@ -234,9 +240,7 @@ func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 	joining := b.lane.joining(maxBatch - len(b.ops))
 	for _, o := range joining {
 		more = append(more, o.locks...)
-		if o.wants != nil {
-			o.wants(s)
-		}
+		o.ask(s)
 	}
 	slices.Sort(more)
 	more = slices.DeleteFunc(slices.Compact(more), b.holds)
@@ -294,9 +298,7 @@ func (b *batch) haveMore(answers pgx.BatchResults, n int) error {
 // want asks what the operations are known to ask.
 func (b *batch) want(s *state) {
 	for _, i := range b.live {
-		if b.ops[i].wants != nil {
-			b.ops[i].wants(s)
-		}
+		b.ops[i].ask(s)
 	}
 }
 
@@ -307,13 +309,13 @@ func (b *batch) haveLocks(answers pgx.BatchResults) error {
 		return err
 	}
 	for _, name := range b.locks {
-		b.locked.Remove(name)
+		b.known.Remove(name)
 	}
 	return errLockGone
 }
 
 const (
-	insertLocks = `INSERT INTO locks SELECT * FROM unnest($1::bytea[]) ON CONFLICT DO NOTHING`
+	insertLocks = `INSERT INTO locks (name) SELECT * FROM unnest($1::bytea[]) ON CONFLICT DO NOTHING`
 	takeLocks   = `SELECT FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE`
 	// takeFreeLocks takes those that exist and that no other transaction has.
 	takeFreeLocks = `SELECT name FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE SKIP LOCKED`
@@ -330,7 +332,7 @@ func bytesFrom(names []string) array[[]byte] {
 // unlisted returns the locks that may have no row yet.
 func (b *batch) unlisted() (list []string) {
 	for _, name := range b.locks {
-		if !b.locked.Contains(name) {
+		if !b.known.Contains(name) {
 			list = append(list, name)
 		}
 	}
@@ -385,7 +387,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	failpoint.Here(failpoint.StoreCommitted)
 	if wrote || !b.early { // else a crash may take new locks back
 		for _, name := range b.locks {
-			b.locked.Add(name, struct{}{})
+			s.remember(name)
 		}
 	}
 	return nil
@@ -394,21 +396,8 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 // keyLock names the lock of a key: its payments, counters and approvals.
 func keyLock(id string) string { return "key/" + id }
 
-// organizationPlaces begin the names of counters that end in the id of an organization, which its maker chooses.
-const organizationPlaces = "place/org/"
-
 // transactionLocks is the number of locks of transactions. The schema has their rows.
 const transactionLocks = 1 << 12
 
 // transactionLock names the lock of the transactions whose hashes begin alike.
 func transactionLock(n int) string { return fmt.Sprintf("transaction/%03x", n) }
-
-// counterLocks names the locks of counters that a key may share with others.
-func counterLocks(keyID string, list []pay.Counter) (names []string) {
-	for _, c := range list {
-		if c != "" && (strings.HasPrefix(string(c), organizationPlaces) || !strings.Contains(string(c), keyID)) {
-			names = append(names, "counter/"+string(c.Guard()))
-		}
-	}
-	return names
-}

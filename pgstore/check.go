@@ -10,7 +10,6 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // checker compares the rows of one moment.
@@ -45,9 +44,9 @@ func (c *checker) payments() error {
 	if err != nil {
 		return err
 	}
-	counters := pay.CounterCheck{}
+	sums := pay.CounterCheck{}
 	if removed != nil {
-		counters.Removed = *removed
+		sums.Removed = *removed
 	}
 	err = each(c.ctx, c.tx, func(r pgx.Rows) error {
 		var id, key string
@@ -68,7 +67,7 @@ func (c *checker) payments() error {
 		for _, what := range p.Contradictions() {
 			c.fault("payment %s %s", id, what)
 		}
-		if err := counters.Add(p); err != nil {
+		if err := sums.Add(p); err != nil {
 			c.fault("%w", err)
 		}
 		return nil
@@ -76,22 +75,20 @@ func (c *checker) payments() error {
 	if err != nil {
 		return err
 	}
-	err = each(c.ctx, c.tx, func(r pgx.Rows) error {
-		var name []byte
-		var written string
-		if err := r.Scan(&name, &written); err != nil {
-			return err
+	var last pay.Counter
+	err = visitCounters(c.ctx, c.tx, "", "", func(v codec.CounterValue) error {
+		if v.Counter == last {
+			c.fault("counter %s stands in two places", v.Counter)
 		}
-		amount, err := x402.ParseAmount(written)
-		if err == nil {
-			err = counters.Compare(pay.Counter(name), amount)
+		if last = v.Counter; v.Amount.IsZero() {
+			return nil
 		}
-		if err != nil {
+		if err := sums.Compare(v.Counter, v.Amount); err != nil {
 			c.fault("%w", err)
 		}
 		return nil
-	}, `SELECT name, amount::text FROM counters WHERE amount > 0 ORDER BY name`)
-	c.faults = append(c.faults, counters.Missing()...)
+	})
+	c.faults = append(c.faults, sums.Missing()...)
 	return err
 }
 

@@ -72,7 +72,7 @@ func TestConnectSaysWhatToDo(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server.Exec(t, `INSERT INTO `+schema(newer)+`.settings VALUES ('minimum', '99')`)
+	server.Exec(t, `INSERT INTO `+schema(newer)+`.settings VALUES ('minimum', '99') ON CONFLICT (name) DO UPDATE SET value = excluded.value`)
 	missing := t.TempDir() + "/master.key"
 	for name, c := range map[string]struct {
 		url    string

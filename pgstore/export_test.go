@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -55,6 +56,15 @@ func (d *DB) FlushBy(statement string) { d.flush = statement }
 
 // FlushesBehind reports whether batches flush behind their commits.
 func (d *DB) FlushesBehind() bool { return d.flushes.Load() }
+
+// Counters lists the counters of the database, above zero or not.
+func (d *DB) Counters(ctx context.Context) (list []codec.CounterValue, err error) {
+	err = visitCounters(ctx, d.pool, "", "", func(v codec.CounterValue) error {
+		list = append(list, v)
+		return nil
+	})
+	return list, err
+}
 
 // AskEverything returns the statement that asks all kinds of questions at once.
 func (d *DB) AskEverything() string {

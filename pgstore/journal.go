@@ -109,7 +109,7 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 		shared = append(shared, l.Counter)
 	}
 	o := &op{
-		locks: append(counterLocks(want.KeyID, shared), keyLock(want.KeyID)),
+		locks: locksOf(want.KeyID, shared),
 		wants: func(s *state) { d.expect(s, want) },
 	}
 	o.run = func(s *state) (err error) {
@@ -145,6 +145,9 @@ func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Be
 		return pay.Begun{}, err
 	}
 	begun, changes, err := want.Decide(view{s, d.vault.Derive})
+	if len(s.unlocked) > 0 {
+		return pay.Begun{}, errLocks
+	}
 	if err != nil || len(s.missing) > 0 {
 		return pay.Begun{}, err
 	}
@@ -166,9 +169,6 @@ func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Be
 		if entry, err = pay.PaymentBegun(p).Entry(ctx, d.clock()); err != nil {
 			return pay.Begun{}, err
 		}
-	}
-	if err := s.mayCount(p.KeyID, changes); err != nil {
-		return pay.Begun{}, err
 	}
 	if err := s.count(changes); err != nil {
 		return pay.Begun{}, err
@@ -218,7 +218,7 @@ func scopeOf(p *pay.Payment) scope {
 	for _, r := range p.Reservations {
 		counters = append(counters, r.Counter)
 	}
-	of.locks = append(counterLocks(p.KeyID, counters), keyLock(p.KeyID))
+	of.locks = locksOf(p.KeyID, counters)
 	return of
 }
 
@@ -415,9 +415,6 @@ func (s *state) write(p *pay.Payment, fx pay.Effects, notes *book) error {
 		}
 	}
 	if err := pay.WriteNotices(notes, fx.Notices); err != nil {
-		return err
-	}
-	if err := s.mayCount(p.KeyID, fx.Counters); err != nil {
 		return err
 	}
 	if err := s.count(fx.Counters); err != nil {

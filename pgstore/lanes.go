@@ -28,8 +28,8 @@ type lane struct {
 	ops chan *op
 	// aside holds operations that were looked at and did not join a batch, oldest first.
 	aside []*op
-	// busy: the last batch had several operations, so that the next one gathers as many as it can.
-	busy bool
+	// last is the number of operations of the last batch: behind a busy one the next gathers as many as it can.
+	last int
 }
 
 // laneOf chooses the lane of operations with such locks: by the first one, because those that keys share
@@ -140,7 +140,7 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 	}
 	err := b.write(ctx, ops)
 	if !alone {
-		l.busy = len(b.ops) > 1
+		l.last = len(b.ops)
 	}
 	d.meters.batches.Add(1)
 	d.meters.operations.Add(uint64(len(b.ops)))

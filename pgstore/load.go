@@ -12,7 +12,6 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // reads asks the questions of all kinds.
@@ -215,10 +214,10 @@ func readers() [kinds]reader {
 				return err
 			},
 		},
-		askCounter: {columns{b: "c.name", id: "c.amount::text"}, `counters c WHERE c.name = ANY($1)`, byBytes, takeCounter},
+		askCounter: {columns{b: "c.name", id: "c.amount::text"}, `other_counters c WHERE c.name = ANY($1)`, byBytes, takeCounter},
 		askCounters: {
 			columns{b: "c.name", id: "c.amount::text"},
-			`unnest($1::bytea[], $2::bytea[]) q (p, e) JOIN counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
+			`unnest($1::bytea[], $2::bytea[]) q (p, e) JOIN other_counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, takeCounter,
 		},
 		askPaid: {
@@ -263,6 +262,10 @@ func readers() [kinds]reader {
 				return nil
 			},
 		},
+		askSheet: {
+			columns{b: "h.name", row: "h.row"}, `sheets h WHERE h.name = ANY($1)`, byBytes,
+			func(s *state, f *answer) error { return s.takeSheet(string(f.b), f.row) },
+		},
 		askDay: {
 			columns{a: "d.key_id", n: "d.day", row: "d.row"},
 			`unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay,
@@ -282,19 +285,6 @@ func into[T any](to *T, row []byte, decode func([]byte) (T, error)) error {
 		*to = value
 	}
 	return err
-}
-
-func takeCounter(s *state, f *answer) error {
-	name := pay.Counter(f.b)
-	if s.exist[name] = true; s.touched[name] {
-		return nil
-	}
-	amount, err := x402.ParseAmount(f.id)
-	if err != nil {
-		return fmt.Errorf("counter %s: %w", name, err)
-	}
-	s.counters[name] = amount
-	return nil
 }
 
 // empty makes the answers of questions that no row may answer.

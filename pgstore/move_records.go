@@ -41,7 +41,7 @@ func movedTables() map[move.Kind]movedRows {
 		move.Spend:          {table: "spend", sql: `SELECT key_id, id, 0::bigint, row, NULL::bytea FROM spend WHERE (key_id, id) > ($1, $2) ORDER BY key_id, id`, args: 2},
 		move.SpendDay:       {table: "spend_days", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM spend_days WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.WalletDay:      {table: "wallet_days", sql: `SELECT wallet_id, ''::bytea, day::bigint, (` + drawnSums + `)::bytea, NULL::bytea FROM wallet_days WHERE (wallet_id, day) > ($1, $2) GROUP BY wallet_id, day ORDER BY wallet_id, day`, day: true},
-		move.Counter:        {table: "counters", sql: `SELECT name, ''::bytea, 0::bigint, amount::text::bytea, NULL::bytea FROM counters WHERE name > $1 AND amount <> 0 ORDER BY name`, args: 1, bytes: true},
+		move.Counter:        {table: "other_counters"},
 		move.Declined:       {table: "declined", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM declined WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.Audit:          {table: "audit", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM audit WHERE number > $1 ORDER BY number`, last: true},
 		move.Notice:         {table: "notices", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM notices WHERE number > $1 ORDER BY number`, last: true},
@@ -52,10 +52,10 @@ func movedTables() map[move.Kind]movedRows {
 	}
 }
 
-// ownTables lists the tables that do not move: what nodes tell each other, and numbers, which the
-// records have.
+// ownTables lists the tables that do not move: what nodes tell each other, and what other records have: numbers, and
+// counters in sheets.
 func ownTables() []string {
-	return []string{"goose_db_version", "locks", "numbers", "operations"}
+	return []string{"goose_db_version", "locks", "numbers", "operations", "sheets"}
 }
 
 // position returns the arguments of a query.
@@ -96,18 +96,39 @@ func (s *Moving) Export(ctx context.Context, behind *move.Position, visit func(m
 		if behind != nil && kind > behind.Kind {
 			from = nil
 		}
-		err := each(ctx, tx, func(rows pgx.Rows) error {
-			r, err := scanRecord(rows, kind)
-			if err != nil || r == nil || !behind.Before(*r) {
-				return err
+		take := func(r *move.Record) error {
+			if r == nil || !behind.Before(*r) {
+				return nil
 			}
 			return visit(*r)
-		}, t.sql, t.position(from)...)
+		}
+		var err error
+		if kind == move.Counter {
+			err = exportCounters(ctx, tx, take)
+		} else {
+			err = each(ctx, tx, func(rows pgx.Rows) error {
+				r, err := scanRecord(rows, kind)
+				if err != nil {
+					return err
+				}
+				return take(r)
+			}, t.sql, t.position(from)...)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
 	}
 	return nil
+}
+
+// exportCounters visits the counters, wherever they stand.
+func exportCounters(ctx context.Context, tx pgx.Tx, visit func(*move.Record) error) error {
+	return visitCounters(ctx, tx, "", "", func(v codec.CounterValue) error {
+		if v.Amount.IsZero() {
+			return nil
+		}
+		return visit(&move.Record{Kind: move.Counter, A: string(v.Counter), Row: []byte(v.Amount.String())})
+	})
 }
 
 // scanRecord reads a record; nil: it is none.
@@ -217,7 +238,7 @@ func importKind(ctx context.Context, tx pgx.Tx, list []move.Record) error {
 
 // importPayments copies payments with the columns that a node writes.
 func importPayments(ctx context.Context, tx pgx.Tx, list []move.Record) error {
-	var c paymentColumns
+	c := newColumns(len(list))
 	for _, r := range list {
 		p, err := codec.Decode(codec.Stored{Row: r.Row, Payload: r.More})
 		if err != nil {

@@ -44,6 +44,18 @@ const (
 // take reports whether the committer may run the operation, because its caller has not left.
 func (o *op) take() bool { return o.state.CompareAndSwap(waiting, taken) }
 
+// ask asks what the operation is known to ask.
+func (o *op) ask(s *state) {
+	for _, name := range o.locks {
+		if hasSheet(name) {
+			s.want(question{askSheet, name, ""})
+		}
+	}
+	if o.wants != nil {
+		o.wants(s)
+	}
+}
+
 // lockNames returns the locks, which it may have to find.
 func (o *op) lockNames(ctx context.Context) ([]string, error) {
 	if o.locks != nil || o.find == nil {

@@ -25,6 +25,22 @@ type paymentColumns struct {
 // array is encoded without reflection.
 type array[T any] = pgtype.FlatArray[T]
 
+// newColumns has room for n payments.
+func newColumns(n int) *paymentColumns {
+	c := new(paymentColumns)
+	for _, list := range []*[]string{&c.id, &c.key, &c.host, &c.task, &c.currency, &c.moved} {
+		*list = make([]string, 0, n)
+	}
+	for _, list := range []*array[[]byte]{&c.payTo, &c.awaited, &c.living, &c.attemptOf, &c.holdsHost, &c.transaction, &c.payer, &c.nonce, &c.row, &c.payload} {
+		*list = make(array[[]byte], 0, n)
+	}
+	for _, list := range []*array[*int64]{&c.attempt, &c.leased, &c.due} {
+		*list = make(array[*int64], 0, n)
+	}
+	c.labels, c.created, c.validBefore = make([]int16, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	return c
+}
+
 func (c *paymentColumns) add(p *pay.Payment) {
 	c.id, c.key = append(c.id, p.ID), append(c.key, p.KeyID)
 	c.labels = append(c.labels, int16(codec.LabelBits(p.Labels()...)))
@@ -99,7 +115,13 @@ func text(s string) string {
 
 // flush queues the writes of a state.
 func (s *state) flush(b *pgx.Batch) error {
-	var fresh, changed paymentColumns
+	created := 0
+	for _, id := range s.order {
+		if s.wrote[id] {
+			created++
+		}
+	}
+	fresh, changed := newColumns(created), newColumns(len(s.order)-created)
 	for _, id := range s.order {
 		if s.wrote[id] {
 			fresh.add(s.payments[id])
@@ -190,26 +212,6 @@ func (s *state) flushDrawn(b *pgx.Batch) {
 }
 
 const drawnNames = `(wallet_id, day, key_id, spent_count, spent, spent_back, withdrawn_count, withdrawn, withdrawn_back)`
-
-// flushCounters writes counters. Those that the batch has read exist, because no counter is ever deleted.
-func (s *state) flushCounters(b *pgx.Batch) {
-	var names, freshNames array[[]byte]
-	var amounts, freshAmounts []string
-	for c := range s.touched {
-		if name, amount := []byte(c), s.counters[c].String(); s.exist[c] {
-			names, amounts = append(names, name), append(amounts, amount)
-		} else {
-			freshNames, freshAmounts = append(freshNames, name), append(freshAmounts, amount)
-		}
-	}
-	if len(names) > 0 {
-		b.Queue(`UPDATE counters c SET amount = u.amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount) WHERE c.name = u.name`, names, amounts)
-	}
-	if len(freshNames) > 0 {
-		b.Queue(`INSERT INTO counters (name, amount) SELECT name, amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount)
-			ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, freshNames, freshAmounts)
-	}
-}
 
 func (s *state) flushMarks(b *pgx.Batch) {
 	if len(s.setMarks) == 0 {

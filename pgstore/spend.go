@@ -48,33 +48,6 @@ func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id, task string) e
 	return err
 }
 
-// Counter reads a counter.
-func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
-	written := "0"
-	err = get(ctx, d.pool, nil, `SELECT amount::text FROM counters WHERE name = $1`, []any{[]byte(c)}, func(r pgx.Rows) error { return r.Scan(&written) })
-	if err != nil {
-		return amount, err
-	}
-	return x402.ParseAmount(written)
-}
-
-// VisitCounters visits the counters whose names begin with a prefix.
-func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
-	more := true
-	return d.each(ctx, func(r pgx.Rows) error {
-		var name []byte
-		var written string
-		if err := r.Scan(&name, &written); err != nil || !more {
-			return err
-		}
-		amount, err := x402.ParseAmount(written)
-		if err == nil {
-			more = visit(pay.Counter(name), amount)
-		}
-		return err
-	}, `SELECT name, amount::text FROM counters WHERE name >= $1 AND name < $2 AND amount > 0 ORDER BY name`, []byte(prefix), []byte(endOfPrefix(string(prefix))))
-}
-
 // VisitSpendDays visits the daily sums of the keys from one UTC day to another.
 func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit pay.SpendDays) error {
 	first := int32(0)

@@ -47,6 +47,7 @@ const (
 	askSetting                   // name
 	askDay                       // key id, day
 	askEvent                     // id
+	askSheet                     // lock
 	kinds
 )
 
@@ -85,16 +86,19 @@ type state struct {
 	eventIDs   map[string]bool
 	authorized map[question]bool
 	careful    bool // ids of new rows are looked for
-	// holds reports whether the batch has a lock; nil: locks are not looked at. unlocked has those that an
-	// operation turned out to need.
+	// holds reports whether the batch has a lock. unlocked has those that an operation turned out to need.
 	holds    func(name string) bool
 	unlocked []string
+	// known has the counters that sheets had last.
+	known memory[[]pay.Counter]
+	// sheets holds the sheets that were read, by lock. apart: counters that have rows of their own.
+	sheets map[string][]codec.CounterValue
+	apart  map[pay.Counter]bool
 
 	// What must be written.
 	wrote     map[string]bool // payments; true: new
 	order     []string        // of those
 	touched   map[pay.Counter]bool
-	exist     map[pay.Counter]bool // counters that the database has
 	events    []*pay.SpendEvent
 	drawn     map[drawnDay]pay.WalletDay // is added to what the database has
 	wroteDays map[question]bool
@@ -125,23 +129,27 @@ type use struct {
 	lent  bool
 }
 
-func newState(r *reads) *state {
+// newState returns the state of a batch of about n operations.
+func newState(r *reads, known memory[[]pay.Counter], n int) *state {
 	return &state{
-		reads:    r,
-		answered: map[question]bool{}, missing: map[question]bool{},
-		payments: map[string]*pay.Payment{}, sets: map[question]map[string]bool{}, hosts: map[question]map[string]uint64{},
+		reads: r, known: known,
+		answered: make(map[question]bool, 8*n), missing: make(map[question]bool, 8*n),
+		payments: make(map[string]*pay.Payment, n), wrote: make(map[string]bool, n),
+		counters: make(map[pay.Counter]x402.Amount, 4*n), touched: make(map[pay.Counter]bool, 4*n), apart: map[pay.Counter]bool{},
+		sheets: make(map[string][]codec.CounterValue, 2*n), authorized: make(map[question]bool, n),
+		sets: make(map[question]map[string]bool, n), hosts: map[question]map[string]uint64{},
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},
-		counters: map[pay.Counter]x402.Amount{}, paid: map[question]bool{}, marks: map[string]pay.NoticeMark{},
+		paid: map[question]bool{}, marks: map[string]pay.NoticeMark{}, setMarks: map[string]bool{},
 		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
-		kept: map[string][]string{}, settings: map[string][]byte{}, days: map[question]*codec.Day{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{}, authorized: map[question]bool{},
-		wrote: map[string]bool{}, touched: map[pay.Counter]bool{}, exist: map[pay.Counter]bool{}, wroteDays: map[question]bool{}, setMarks: map[string]bool{}, asked: map[string]bool{},
+		kept: map[string][]string{}, asked: map[string]bool{}, settings: map[string][]byte{},
+		days: map[question]*codec.Day{}, wroteDays: map[question]bool{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{},
 	}
 }
 
 // want asks questions for the next load.
 func (s *state) want(list ...question) {
 	for _, q := range list {
-		if !s.answered[q] {
+		if !s.answered[q] && (q.kind != askCounter || !s.expects(pay.Counter(q.a))) {
 			s.missing[q] = true
 		}
 	}
@@ -225,76 +233,6 @@ func (s *state) overlay(p *pay.Payment) {
 			s.attempts[q] = max(n, p.Attempt)
 		}
 	}
-}
-
-// mayCount fails with errLocks unless the batch has the locks of the counters that a key's payment changes. A
-// repeat takes back the places of an earlier payment, which its call cannot name.
-func (s *state) mayCount(keyID string, changes []pay.CounterChange) error {
-	if s.holds == nil {
-		return nil
-	}
-	var list []pay.Counter
-	for _, c := range changes {
-		list = append(list, c.Counter)
-	}
-	for _, name := range counterLocks(keyID, list) {
-		if !s.holds(name) {
-			s.unlocked = append(s.unlocked, name)
-		}
-	}
-	if len(s.unlocked) > 0 {
-		return errLocks
-	}
-	return nil
-}
-
-// count applies changes to counters, all or none.
-func (s *state) count(changes []pay.CounterChange) error {
-	values, err := s.counted(changes)
-	if err != nil {
-		return err
-	}
-	for c, v := range values {
-		s.counters[c], s.touched[c] = v, true
-	}
-	return nil
-}
-
-// counted returns what the counters become.
-func (s *state) counted(changes []pay.CounterChange) (map[pay.Counter]x402.Amount, error) {
-	values := map[pay.Counter]x402.Amount{}
-	lacks := false
-	for _, c := range changes {
-		if c.Amount.IsZero() && !c.Set {
-			continue
-		}
-		have, ok := values[c.Counter]
-		if !ok {
-			var err error
-			if have, err = s.counter(c.Counter); err != nil {
-				lacks = true
-				continue
-			}
-		}
-		value, err := c.Apply(have)
-		if err != nil {
-			return nil, err
-		}
-		values[c.Counter] = value
-	}
-	if lacks {
-		return nil, errAsk
-	}
-	return values, nil
-}
-
-func (s *state) counter(c pay.Counter) (x402.Amount, error) {
-	if _, read := s.counters[c]; !read {
-		if _, err := s.ask(askCounter, string(c), ""); err != nil {
-			return x402.Amount{}, err
-		}
-	}
-	return s.counters[c], nil
 }
 
 // payment returns a row, which the caller must not change: pay.ErrPaymentNotFound.

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/x402"
 )
 
 // run runs statements in the schema of a URL, and reads a number with the last one.
@@ -46,7 +48,7 @@ func TestUpgradeBesideAnOldNode(t *testing.T) {
 	if _, _, err := node(t, pgstore.Options{URL: url}).Record(t.Context(), settledOf(first)); err != nil {
 		t.Error(err)
 	}
-	run(t, url, `INSERT INTO settings VALUES ('minimum', '99')`)
+	run(t, url, `UPDATE settings SET value = '99' WHERE name = 'minimum'`)
 	_, err := d.Begin(t.Context(), callOf(k, d.Now()))
 	for _, err := range []error{err, d.Health(t.Context())} {
 		if !errors.Is(err, pay.ErrUnavailable) || !strings.Contains(err.Error(), "newer purser") {
@@ -63,9 +65,105 @@ func TestUpgradeBesideAnOldNode(t *testing.T) {
 		t.Errorf("an old node starts: %v", err)
 	}
 	paidOnce(t, d, k, first, second)
-	run(t, url, `DELETE FROM settings WHERE name = 'minimum'`)
+	run(t, url, `UPDATE settings SET value = '2' WHERE name = 'minimum'`)
 	wait(t, "payments again", func() bool { _, err := d.Begin(t.Context(), callOf(k, d.Now())); return err == nil })
 }
+
+// A database of schema 1 has each counter in a row of its own. What was reserved there counts on, and is given back.
+func TestUpgradeKeepsCounters(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	first, second := begin(t, d, k), begin(t, d, k)
+	list, err := d.Counters(t.Context())
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	statements := []string{
+		`DROP TABLE sheets`, `ALTER TABLE other_counters RENAME TO counters`,
+		`DELETE FROM settings WHERE name = 'minimum'`, `DELETE FROM goose_db_version WHERE version_id = 2`,
+	}
+	for _, v := range list {
+		statements = append(statements, fmt.Sprintf(`INSERT INTO counters VALUES ('%s', %s)`, v.Counter, v.Amount))
+	}
+	run(t, url, statements...)
+	d = node(t, pgstore.Options{URL: url})
+	n, _ := pay.PendingCounters(k.ID)
+	if open, err := d.Counter(t.Context(), n); err != nil || open != x402.NewAmount(2) {
+		t.Errorf("%s payments are open, %v", open, err)
+	}
+	if _, _, err := d.Record(t.Context(), settledOf(first)); err != nil {
+		t.Fatal(err)
+	}
+	third := begin(t, d, k)
+	for _, p := range []*pay.Payment{second, third} {
+		if _, _, err := d.Record(t.Context(), settledOf(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paidOnce(t, d, k, first, second, third)
+	if open, err := d.Counter(t.Context(), n); err != nil || !open.IsZero() {
+		t.Errorf("%s payments are open, %v", open, err)
+	}
+	if n := run(t, url, `SELECT count(*) FROM other_counters`); n != 0 {
+		t.Errorf("%d counters of a busy key stand apart", n)
+	}
+}
+
+// A row of counters has room for a few. The others stand apart, and count all the same.
+func TestCountersApart(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	most := x402.NewAmount(3)
+	counter := func(i int) pay.Counter {
+		return pay.Counter(fmt.Sprintf("task-day/%s/task %d/USDC/2026-11-15", k.ID, i))
+	}
+	pays := func(i int) error {
+		b := callOf(k, d.Now())
+		b.Limits = append(b.Limits, pay.Limit{
+			Reservation: pay.Reservation{Counter: counter(i), Amount: x402.NewAmount(1), Release: pay.ReleaseBudget}, Max: &most, Refusal: errRefused,
+		})
+		_, err := d.Begin(t.Context(), b)
+		return err
+	}
+	const tasks = 40
+	for range 3 {
+		for i := range tasks {
+			if err := pays(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range tasks {
+		if err := pays(i); !errors.Is(err, errRefused) {
+			t.Errorf("task %d has spent more than its budget: %v", i, err)
+		}
+	}
+	seen := 0
+	err := d.VisitCounters(t.Context(), pay.Counter("task-day/"+k.ID+"/"), func(_ pay.Counter, amount x402.Amount) bool {
+		if seen++; amount != most {
+			t.Errorf("a task has spent %s", amount)
+		}
+		return true
+	})
+	if err != nil || seen != tasks {
+		t.Errorf("%d tasks have spent, %v", seen, err)
+	}
+	if n := run(t, url, `SELECT count(*) FROM other_counters`); n < tasks/2 {
+		t.Errorf("only %d counters stand apart", n)
+	}
+	if n := run(t, url, `SELECT max(length(row)) FROM sheets`); n > 1000 {
+		t.Errorf("a row has %d bytes", n)
+	}
+	if err := d.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+var errRefused = errors.New("refused")
 
 // The spend of a month is in a partition of its own, which nodes that start together make once. It goes
 // when all of it is removed.

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,16 @@ func (v view) Plan(orgID string) (pay.PlanName, error) {
 func (v view) Counter(c pay.Counter) (x402.Amount, error) { return v.counter(c) }
 
 func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
-	if _, err := v.ask(askCounters, string(prefix), ""); err != nil {
+	key, complete := prefix.Key()
+	if !complete {
+		return fmt.Errorf("counters %s: several locks guard them", prefix)
+	}
+	if err := v.needs(keyLock(key)); err != nil {
+		return err
+	}
+	_, sheetErr := v.ask(askSheet, keyLock(key), "")
+	_, err := v.ask(askCounters, string(prefix), "")
+	if err := errors.Join(sheetErr, err); err != nil {
 		return err
 	}
 	var names []pay.Counter

@@ -1,0 +1,318 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// sheetSize bounds the bytes of a sheet: the row with the counters that one lock guards and that changed last. An
+// operation under the lock reads all of it, and writes all of it if one counter changes.
+const sheetSize = 1000
+
+// lockOf names the lock that guards a counter.
+func lockOf(c pay.Counter) string {
+	if key, _ := c.Key(); key != "" {
+		return keyLock(key)
+	}
+	return "counter/" + string(c.Guard())
+}
+
+// locksOf names the lock of a key and those of counters.
+func locksOf(keyID string, list []pay.Counter) []string {
+	names := []string{keyLock(keyID)}
+	for _, c := range list {
+		if id, _ := c.Key(); c != "" && id != keyID {
+			names = append(names, lockOf(c))
+		}
+	}
+	return names
+}
+
+// needs fails with errLocks unless the batch has a lock. A repeat takes back the places of an earlier payment, which
+// its call cannot name.
+func (s *state) needs(lock string) error {
+	if s.holds(lock) {
+		return nil
+	}
+	s.unlocked = append(s.unlocked, lock)
+	return errLocks
+}
+
+// hasSheet reports whether a lock guards counters.
+func hasSheet(lock string) bool {
+	return strings.HasPrefix(lock, "key/") || strings.HasPrefix(lock, "counter/")
+}
+
+// takeSheet takes the sheet of a lock, if the batch has the lock: else it may change any moment.
+func (s *state) takeSheet(lock string, row []byte) error {
+	if _, read := s.sheets[lock]; read || !s.holds(lock) {
+		return nil
+	}
+	list, err := codec.DecodeCounters(row)
+	if err != nil {
+		return fmt.Errorf("sheet %s: %w", lock, err)
+	}
+	s.sheets[lock] = list
+	for _, v := range list {
+		s.counters[v.Counter] = v.Amount
+	}
+	return nil
+}
+
+// takeCounter takes a counter that stands apart, if the batch has its lock.
+func takeCounter(s *state, f *answer) error {
+	name := pay.Counter(f.b)
+	if _, read := s.counters[name]; read || !s.holds(lockOf(name)) {
+		return nil
+	}
+	amount, err := x402.ParseAmount(f.id)
+	if err != nil {
+		return fmt.Errorf("counter %s: %w", name, err)
+	}
+	s.counters[name], s.apart[name] = amount, true
+	return nil
+}
+
+// expects reports whether a counter was read, or probably comes with its sheet.
+func (s *state) expects(c pay.Counter) bool {
+	if _, read := s.counters[c]; read {
+		return true
+	}
+	known, _ := s.known.Get(lockOf(c))
+	return slices.Contains(known, c)
+}
+
+// remember takes note of a lock that has a row, and of the sheet that the batch has left for it.
+func (s *state) remember(lock string) {
+	list, read := s.sheets[lock]
+	if _, known := s.known.Get(lock); known && !read {
+		return
+	}
+	var names []pay.Counter
+	for _, v := range list {
+		names = append(names, v.Counter)
+	}
+	s.known.Add(lock, names)
+}
+
+// count applies changes to counters, all or none.
+func (s *state) count(changes []pay.CounterChange) error {
+	values, err := s.counted(changes)
+	if err != nil {
+		return err
+	}
+	for c, v := range values {
+		s.counters[c], s.touched[c] = v, true
+	}
+	return nil
+}
+
+// counted returns what the counters become.
+func (s *state) counted(changes []pay.CounterChange) (map[pay.Counter]x402.Amount, error) {
+	values := map[pay.Counter]x402.Amount{}
+	var lacks error
+	for _, c := range changes {
+		if c.Amount.IsZero() && !c.Set {
+			continue
+		}
+		have, ok := values[c.Counter]
+		if !ok {
+			var err error
+			if have, err = s.counter(c.Counter); err != nil {
+				if lacks == nil || len(s.unlocked) > 0 {
+					lacks = err
+				}
+				continue
+			}
+		}
+		value, err := c.Apply(have)
+		if err != nil {
+			return nil, err
+		}
+		values[c.Counter] = value
+	}
+	return values, lacks
+}
+
+// counter reads a counter whose lock the batch has: errAsk, errLocks.
+func (s *state) counter(c pay.Counter) (x402.Amount, error) {
+	if amount, read := s.counters[c]; read {
+		return amount, nil
+	}
+	lock := lockOf(c)
+	if err := s.needs(lock); err != nil {
+		return x402.Amount{}, err
+	}
+	if _, err := s.ask(askSheet, lock, ""); err != nil {
+		return x402.Amount{}, err
+	}
+	_, err := s.ask(askCounter, string(c), "")
+	return x402.Amount{}, err // none has it: zero
+}
+
+// flushCounters writes the counters that the batch has changed, into their sheets. What has no room there stands
+// apart.
+func (s *state) flushCounters(b *pgx.Batch) {
+	by := map[string][]pay.Counter{}
+	for _, c := range slices.Sorted(maps.Keys(s.touched)) {
+		name := lockOf(c)
+		by[name] = append(by[name], c)
+	}
+	var locks, rows, freshLocks, freshRows, apart, gone array[[]byte]
+	var amounts []string
+	for name, touched := range by {
+		next, over := s.arrange(s.sheets[name], touched)
+		for _, v := range next {
+			if s.apart[v.Counter] {
+				gone = append(gone, []byte(v.Counter))
+			}
+		}
+		for _, v := range over {
+			apart, amounts = append(apart, []byte(v.Counter)), append(amounts, v.Amount.String())
+		}
+		if _, exists := s.sheets[name]; exists {
+			locks, rows = append(locks, []byte(name)), append(rows, codec.EncodeCounters(next))
+		} else {
+			freshLocks, freshRows = append(freshLocks, []byte(name)), append(freshRows, codec.EncodeCounters(next))
+		}
+		s.sheets[name] = next
+	}
+	if len(locks) > 0 {
+		b.Queue(`UPDATE sheets s SET row = u.row FROM unnest($1::bytea[], $2::bytea[]) u (name, row) WHERE s.name = u.name`, locks, rows)
+	}
+	if len(freshLocks) > 0 {
+		b.Queue(`INSERT INTO sheets (name, row) SELECT * FROM unnest($1::bytea[], $2::bytea[])`, freshLocks, freshRows)
+	}
+	if len(apart) > 0 {
+		b.Queue(`INSERT INTO other_counters (name, amount) SELECT name, amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount)
+			ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, apart, amounts)
+	}
+	if len(gone) > 0 {
+		b.Queue(`DELETE FROM other_counters WHERE name = ANY($1)`, gone)
+	}
+}
+
+// arrange returns the counters of a sheet, those that were touched last in front, and those that stand apart from now
+// on. A counter that stands apart enters a sheet only if it displaces none: else they would take turns.
+func (s *state) arrange(was []codec.CounterValue, touched []pay.Counter) (next, over []codec.CounterValue) {
+	var list, last []codec.CounterValue
+	for _, c := range touched {
+		v := codec.CounterValue{Counter: c, Amount: s.counters[c]}
+		if s.apart[c] {
+			last = append(last, v)
+		} else {
+			list = append(list, v)
+		}
+	}
+	for _, v := range was {
+		if !s.touched[v.Counter] {
+			list = append(list, v)
+		}
+	}
+	size := 0
+	for i, v := range slices.Concat(list, last) {
+		switch size += v.Size(); {
+		case size <= sheetSize:
+			next = append(next, v)
+		case i >= len(list) || !v.Amount.IsZero(): // zero is the amount of a counter that is nowhere
+			over = append(over, v)
+		}
+	}
+	return next, over
+}
+
+// Counter reads a counter.
+func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
+	var row []byte
+	var apart *string
+	err = get(ctx, d.pool, nil, `SELECT (SELECT row FROM sheets WHERE name = $1), (SELECT amount::text FROM other_counters WHERE name = $2)`,
+		[]any{[]byte(lockOf(c)), []byte(c)}, func(r pgx.Rows) error { return r.Scan(&row, &apart) })
+	if err != nil {
+		return amount, err
+	}
+	if apart != nil {
+		return x402.ParseAmount(*apart)
+	}
+	list, err := codec.DecodeCounters(row)
+	if i := slices.IndexFunc(list, func(v codec.CounterValue) bool { return v.Counter == c }); i >= 0 {
+		amount = list[i].Amount
+	}
+	return amount, err
+}
+
+// VisitCounters visits the counters above zero whose names begin with a prefix.
+func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	lock := ""
+	if key, complete := prefix.Key(); complete {
+		lock = keyLock(key)
+	}
+	more := true
+	return visitCounters(ctx, d.pool, prefix, lock, func(v codec.CounterValue) error {
+		more = more && (v.Amount.IsZero() || visit(v.Counter, v.Amount))
+		return nil
+	})
+}
+
+// visitCounters visits the counters whose names begin with a prefix, in order: those that one lock guards; "": all. It
+// needs memory for those in sheets.
+func visitCounters(ctx context.Context, q querier, prefix pay.Counter, lock string, visit func(codec.CounterValue) error) error {
+	sql := `SELECT 2 AS turn, name, NULL::bytea, amount::text FROM other_counters WHERE name >= $1 AND name < $2
+		UNION ALL SELECT 1, name, row, NULL FROM sheets WHERE true`
+	args := []any{[]byte(prefix), []byte(endOfPrefix(string(prefix)))}
+	if lock != "" {
+		sql, args = sql+` AND name = $3`, append(args, []byte(lock))
+	}
+	var inSheets []codec.CounterValue
+	sorted := false
+	before := func(c pay.Counter) (err error) {
+		if !sorted {
+			slices.SortFunc(inSheets, func(a, b codec.CounterValue) int { return cmp.Compare(a.Counter, b.Counter) })
+			sorted = true
+		}
+		for err == nil && len(inSheets) > 0 && (c == "" || inSheets[0].Counter < c) {
+			err = visit(inSheets[0])
+			inSheets = inSheets[1:]
+		}
+		return err
+	}
+	err := each(ctx, q, func(r pgx.Rows) error {
+		var turn int
+		var name, row []byte
+		var apart *string
+		if err := r.Scan(&turn, &name, &row, &apart); err != nil {
+			return err
+		}
+		if apart != nil {
+			c := pay.Counter(name)
+			amount, err := x402.ParseAmount(*apart)
+			if err == nil {
+				err = before(c)
+			}
+			if err == nil {
+				err = visit(codec.CounterValue{Counter: c, Amount: amount})
+			}
+			return err
+		}
+		list, err := codec.DecodeCounters(row)
+		for _, v := range list {
+			if strings.HasPrefix(string(v.Counter), string(prefix)) {
+				inSheets = append(inSheets, v)
+			}
+		}
+		return err
+	}, sql+` ORDER BY turn, name`, args...)
+	if err != nil {
+		return err
+	}
+	return before("")
+}
