@@ -165,7 +165,7 @@ func scanRecord(rows pgx.Rows, kind move.Kind) (*move.Record, error) {
 // knownSetting returns a setting that moves; nil: it stays.
 func knownSetting(r *move.Record) (*move.Record, error) {
 	switch r.A {
-	case settingID, settingMove:
+	case settingID, settingMinimum, settingMove:
 		return nil, nil
 	}
 	for _, name := range move.Settings() {
