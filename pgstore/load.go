@@ -263,7 +263,8 @@ func readers() [kinds]reader {
 			},
 		},
 		askSheet: {
-			columns{b: "h.name", row: "h.row"}, `sheets h WHERE h.name = ANY($1)`, byBytes,
+			columns{b: "h.name", row: "h.row"},
+			`sheets h WHERE h.name = ANY($1)`, byBytes,
 			func(s *state, f *answer) error { return s.takeSheet(string(f.b), f.row) },
 		},
 		askDay: {
