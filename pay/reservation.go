@@ -174,13 +174,13 @@ func keyCounters() [10]string {
 	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", "minute/", pricePrefix, "site-day/", "task-day/"}
 }
 
-// Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Of the
-// beginning of a name it returns an id only if the id is complete, because a slash follows it.
-func (c Counter) Key() (id string, prefix bool) {
+// Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Complete tells
+// that the id has ended, so that all counters whose names begin with c are of that key.
+func (c Counter) Key() (id string, complete bool) {
 	for _, kind := range keyCounters() {
 		if rest, is := strings.CutPrefix(string(c), kind); is {
-			id, _, prefix = strings.Cut(rest, "/")
-			return id, prefix
+			id, _, complete = strings.Cut(rest, "/")
+			return id, complete
 		}
 	}
 	return "", false
