@@ -257,6 +257,31 @@ func TestFlushRefused(t *testing.T) {
 	}
 }
 
+// rowsOf counts the rows of a call's payment.
+func rowsOf(call *pay.Begin) string {
+	return `SELECT count(*) FROM payments WHERE id = '` + call.New.ID + `'`
+}
+
+// unheard begins a payment that others see before its caller hears of it. The channel tells what the caller hears.
+func unheard(t *testing.T, d *pgstore.DB, url string, call *pay.Begin) <-chan error {
+	t.Helper()
+	began := make(chan error, 1)
+	go func() {
+		begun, err := d.Begin(context.Background(), call)
+		if err == nil && (begun.How != pay.Created || begun.Payment.ID != call.New.ID) {
+			err = fmt.Errorf("the call got %+v", begun)
+		}
+		began <- err
+	}()
+	wait(t, "the payment is seen", func() bool { return run(t, url, rowsOf(call)) == 1 })
+	select {
+	case err := <-began:
+		t.Fatalf("the caller heard before the flush: %v", err)
+	default:
+	}
+	return began
+}
+
 // The database dies between a commit that others see and its flush. The row is lost with it, and the call is decided
 // again: its caller has not heard before, and hears of one payment.
 func TestCrashBeforeFlush(t *testing.T) {
@@ -266,24 +291,10 @@ func TestCrashBeforeFlush(t *testing.T) {
 	d := node(t, pgstore.Options{URL: url})
 	k := keyOn(t, d)
 	begin(t, d, k)
-	run(t, url, `CREATE TABLE stuck AS SELECT pg_postmaster_start_time() AS until_after`)
-	d.FlushBy(`SELECT (SELECT pg_sleep(600) FROM stuck WHERE until_after = pg_postmaster_start_time()), pg_logical_emit_message(true, 'purser', '')`)
+	run(t, url, `CREATE TABLE stuck AS SELECT pg_postmaster_start_time() AS started`)
+	d.FlushBy(`SELECT (SELECT pg_sleep(600) FROM stuck WHERE started = pg_postmaster_start_time()), pg_logical_emit_message(true, 'purser', '')`)
 	call := callOf(k, d.Now())
-	began := make(chan error, 1)
-	go func() {
-		begun, err := d.Begin(context.Background(), call)
-		if err == nil && (begun.How != pay.Created || begun.Payment.ID != call.New.ID) {
-			err = fmt.Errorf("the call got %+v", begun)
-		}
-		began <- err
-	}()
-	seen := `SELECT count(*) FROM payments WHERE id = '` + call.New.ID + `'`
-	wait(t, "the payment is seen", func() bool { return run(t, url, seen) == 1 })
-	select {
-	case err := <-began:
-		t.Fatalf("the caller heard before the flush: %v", err)
-	default:
-	}
+	began := unheard(t, d, url, call)
 	repeats := d.Stats().Repeats
 	server.Restart(t)
 	switch err := <-began; {
@@ -294,7 +305,7 @@ func TestCrashBeforeFlush(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	}
-	if n := run(t, url, seen); n != 1 {
+	if n := run(t, url, rowsOf(call)); n != 1 {
 		t.Errorf("%d rows of one payment", n)
 	}
 	if err := d.Check(t.Context()); err != nil {
@@ -315,17 +326,7 @@ func TestConnectsWithoutStandby(t *testing.T) {
 		return run(t, url, `SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'gone'`) == 1
 	})
 	server.EndConnections(t)
-	call := callOf(k, d.Now())
-	began := make(chan error, 1)
-	go func() { _, err := d.Begin(context.Background(), call); began <- err }()
-	wait(t, "the payment is seen", func() bool {
-		return run(t, url, `SELECT count(*) FROM payments WHERE id = '`+call.New.ID+`'`) == 1
-	})
-	select {
-	case err := <-began:
-		t.Errorf("the caller heard before the standby: %v", err)
-	default:
-	}
+	began := unheard(t, d, url, callOf(k, d.Now()))
 	server.Exec(t, `ALTER SYSTEM RESET synchronous_standby_names`)
 	server.Exec(t, `SELECT pg_reload_conf()`)
 	if err := <-began; err != nil {

@@ -41,7 +41,7 @@ func movedTables() map[move.Kind]movedRows {
 		move.Spend:          {table: "spend", sql: `SELECT key_id, id, 0::bigint, row, NULL::bytea FROM spend WHERE (key_id, id) > ($1, $2) ORDER BY key_id, id`, args: 2},
 		move.SpendDay:       {table: "spend_days", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM spend_days WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.WalletDay:      {table: "wallet_days", sql: `SELECT wallet_id, ''::bytea, day::bigint, (` + drawnSums + `)::bytea, NULL::bytea FROM wallet_days WHERE (wallet_id, day) > ($1, $2) GROUP BY wallet_id, day ORDER BY wallet_id, day`, day: true},
-		move.Counter:        {table: "other_counters"},
+		move.Counter:        {table: "other_counters"}, // exportCounters reads them
 		move.Declined:       {table: "declined", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM declined WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.Audit:          {table: "audit", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM audit WHERE number > $1 ORDER BY number`, last: true},
 		move.Notice:         {table: "notices", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM notices WHERE number > $1 ORDER BY number`, last: true},
