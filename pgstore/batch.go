@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -393,8 +394,13 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	return nil
 }
 
-// keyLock names the lock of a key: its payments, counters and approvals.
-func keyLock(id string) string { return "key/" + id }
+const keyPrefix = "key/"
+
+// keyLock names the lock of a key: its payments, counters, sums and approvals.
+func keyLock(id string) string { return keyPrefix + id }
+
+// keyOfLock returns the key whose lock it is.
+func keyOfLock(lock string) string { return strings.TrimPrefix(lock, keyPrefix) }
 
 // transactionLocks is the number of locks of transactions. The schema has their rows.
 const transactionLocks = 1 << 12

@@ -147,7 +147,7 @@ func (c *checker) days() error {
 		}
 		return nil
 	}, `SELECT d.key_id, d.day, d.row, count(s.id) FILTER (WHERE s.corrects = ''), least($1::numeric, coalesce(sum(s.amount) FILTER (WHERE s.corrects = ''), 0))::text, least($1::numeric, coalesce(sum(s.amount) FILTER (WHERE s.corrects <> ''), 0))::text
-		FROM spend_days d LEFT JOIN spend s ON s.key_id = d.key_id AND s.created / 86400000000000 = d.day
+		FROM days d LEFT JOIN spend s ON s.key_id = d.key_id AND s.created / 86400000000000 = d.day
 		WHERE d.day > coalesce((SELECT extract(epoch FROM trim(both '"' FROM convert_from(value, 'UTF8'))::timestamptz) / 86400 FROM settings WHERE name = 'removed'), -1)
 		GROUP BY d.key_id, d.day, d.row`, largest)
 }

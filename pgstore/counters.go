@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -48,27 +47,6 @@ func (s *state) needs(lock string) error {
 	return errLocks
 }
 
-// hasSheet reports whether a lock guards counters.
-func hasSheet(lock string) bool {
-	return strings.HasPrefix(lock, "key/") || strings.HasPrefix(lock, "counter/")
-}
-
-// takeSheet takes the sheet of a lock, if the batch has the lock: else it may change any moment.
-func (s *state) takeSheet(lock string, row []byte) error {
-	if _, read := s.sheets[lock]; read || !s.holds(lock) {
-		return nil
-	}
-	list, err := codec.DecodeCounters(row)
-	if err != nil {
-		return fmt.Errorf("sheet %s: %w", lock, err)
-	}
-	s.sheets[lock] = list
-	for _, v := range list {
-		s.counters[v.Counter] = v.Amount
-	}
-	return nil
-}
-
 // takeCounter takes a counter that stands apart, if the batch has its lock.
 func takeCounter(s *state, f *answer) error {
 	name := pay.Counter(f.b)
@@ -89,20 +67,7 @@ func (s *state) expects(c pay.Counter) bool {
 		return true
 	}
 	known, _ := s.known.Get(lockOf(c))
-	return slices.Contains(known, c)
-}
-
-// remember takes note of a lock that has a row, and of the sheet that the batch has left for it.
-func (s *state) remember(lock string) {
-	list, read := s.sheets[lock]
-	if _, known := s.known.Get(lock); known && !read {
-		return
-	}
-	var names []pay.Counter
-	for _, v := range list {
-		names = append(names, v.Counter)
-	}
-	s.known.Add(lock, names)
+	return slices.Contains(known.counters, c)
 }
 
 // count applies changes to counters, all or none.
@@ -160,48 +125,6 @@ func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 	return x402.Amount{}, err // none has it: zero
 }
 
-// flushCounters writes the counters that the batch has changed, into their sheets. What has no room there stands
-// apart.
-func (s *state) flushCounters(b *pgx.Batch) {
-	by := map[string][]pay.Counter{}
-	for _, c := range slices.Sorted(maps.Keys(s.touched)) {
-		name := lockOf(c)
-		by[name] = append(by[name], c)
-	}
-	var locks, rows, freshLocks, freshRows, apart, gone array[[]byte]
-	var amounts []string
-	for name, touched := range by {
-		next, over := s.arrange(s.sheets[name], touched)
-		for _, v := range next {
-			if s.apart[v.Counter] {
-				gone = append(gone, []byte(v.Counter))
-			}
-		}
-		for _, v := range over {
-			apart, amounts = append(apart, []byte(v.Counter)), append(amounts, v.Amount.String())
-		}
-		if _, exists := s.sheets[name]; exists {
-			locks, rows = append(locks, []byte(name)), append(rows, codec.EncodeCounters(next))
-		} else {
-			freshLocks, freshRows = append(freshLocks, []byte(name)), append(freshRows, codec.EncodeCounters(next))
-		}
-		s.sheets[name] = next
-	}
-	if len(locks) > 0 {
-		b.Queue(`UPDATE sheets s SET row = u.row FROM unnest($1::bytea[], $2::bytea[]) u (name, row) WHERE s.name = u.name`, locks, rows)
-	}
-	if len(freshLocks) > 0 {
-		b.Queue(`INSERT INTO sheets (name, row) SELECT * FROM unnest($1::bytea[], $2::bytea[])`, freshLocks, freshRows)
-	}
-	if len(apart) > 0 {
-		b.Queue(`INSERT INTO other_counters (name, amount) SELECT name, amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount)
-			ON CONFLICT (name) DO UPDATE SET amount = excluded.amount`, apart, amounts)
-	}
-	if len(gone) > 0 {
-		b.Queue(`DELETE FROM other_counters WHERE name = ANY($1)`, gone)
-	}
-}
-
 // arrange returns the counters of a sheet, those that were touched last in front, and those that stand apart from now
 // on. A counter that stands apart enters a sheet only if it displaces none: else they would take turns.
 func (s *state) arrange(was []codec.CounterValue, touched []pay.Counter) (next, over []codec.CounterValue) {
@@ -235,7 +158,7 @@ func (s *state) arrange(was []codec.CounterValue, touched []pay.Counter) (next, 
 func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
 	var row []byte
 	var apart *string
-	err = get(ctx, d.pool, nil, `SELECT (SELECT row FROM sheets WHERE name = $1), (SELECT amount::text FROM other_counters WHERE name = $2)`,
+	err = get(ctx, d.pool, nil, `SELECT (SELECT counters FROM sheets WHERE name = $1), (SELECT amount::text FROM other_counters WHERE name = $2)`,
 		[]any{[]byte(lockOf(c)), []byte(c)}, func(r pgx.Rows) error { return r.Scan(&row, &apart) })
 	if err != nil {
 		return amount, err
@@ -267,7 +190,7 @@ func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(p
 // needs memory for those in sheets.
 func visitCounters(ctx context.Context, q querier, prefix pay.Counter, lock string, visit func(codec.CounterValue) error) error {
 	sql := `SELECT 2 AS turn, name, NULL::bytea, amount::text FROM other_counters WHERE name >= $1 AND name < $2
-		UNION ALL SELECT 1, name, row, NULL FROM sheets WHERE true`
+		UNION ALL SELECT 1, name, counters, NULL FROM sheets WHERE true`
 	args := []any{[]byte(prefix), []byte(endOfPrefix(string(prefix)))}
 	if lock != "" {
 		sql, args = sql+` AND name = $3`, append(args, []byte(lock))

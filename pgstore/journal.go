@@ -357,8 +357,7 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 		}
 	}
 	if out.EventID != "" {
-		n := string(dayNumber(out.At))
-		s.want(question{askDay, of.key, n})
+		s.expectDay(of.key, out.At)
 	}
 }
 

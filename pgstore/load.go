@@ -36,14 +36,14 @@ type reader struct {
 
 // answer holds a row that answers a question. All kinds have the same columns, so that one statement asks all.
 type answer struct {
-	kind            kind
-	a, id           string
-	b, row, payload []byte
-	n, m            int64
+	kind                  kind
+	a, id                 string
+	b, row, payload, more []byte
+	n, m                  int64
 }
 
 // columns names what a reader selects for an answer. The others are empty.
-type columns struct{ a, id, b, row, payload, n, m string }
+type columns struct{ a, id, b, row, payload, more, n, m string }
 
 // statement selects the answers of a kind.
 func (r reader) statement(k kind) string {
@@ -53,8 +53,8 @@ func (r reader) statement(k kind) string {
 		}
 		return column
 	}
-	return fmt.Sprintf("SELECT %d::bigint, %s, %s, %s, %s, %s, %s, %s FROM %s", k, or(r.a, "''::text"), or(r.id, "''::text"), or(r.b, "NULL::bytea"),
-		or(r.row, "NULL::bytea"), or(r.payload, "NULL::bytea"), or(r.n, "0::bigint"), or(r.m, "0::bigint"), r.from)
+	return fmt.Sprintf("SELECT %d::bigint, %s, %s, %s, %s, %s, %s, %s, %s FROM %s", k, or(r.a, "''::text"), or(r.id, "''::text"), or(r.b, "NULL::bytea"),
+		or(r.row, "NULL::bytea"), or(r.payload, "NULL::bytea"), or(r.more, "NULL::bytea"), or(r.n, "0::bigint"), or(r.m, "0::bigint"), r.from)
 }
 
 // firsts and seconds list what questions are about.
@@ -263,30 +263,18 @@ func readers() [kinds]reader {
 			},
 		},
 		askSheet: {
-			columns{b: "h.name", row: "h.row"},
-			`sheets h WHERE h.name = ANY($1)`, byBytes,
-			func(s *state, f *answer) error { return s.takeSheet(string(f.b), f.row) },
+			columns{b: "h.name", row: "h.counters", payload: "h.spent", more: "h.drawn", n: "coalesce(h.day, -1)"},
+			`sheets h WHERE h.name = ANY($1)`, byBytes, takeSheet,
 		},
 		askDay: {
 			columns{a: "d.key_id", n: "d.day", row: "d.row"},
-			`unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay,
-			func(s *state, f *answer) error {
-				return into(s.days[question{askDay, f.a, string(rune(f.n))}], f.row, codec.DecodeDay)
-			},
+			`unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay, takeDay,
 		},
 	}
 }
 
 // asBytes selects JSON as bytes.
 func asBytes(column string) string { return "convert_to(" + column + "::text, 'UTF8')" }
-
-func into[T any](to *T, row []byte, decode func([]byte) (T, error)) error {
-	value, err := decode(row)
-	if err == nil {
-		*to = value
-	}
-	return err
-}
 
 // empty makes the answers of questions that no row may answer.
 func (s *state) empty(q question) {
@@ -306,7 +294,9 @@ func (s *state) empty(q question) {
 	case askKept:
 		s.kept[q.a] = nil
 	case askDay:
-		s.days[q] = new(codec.Day)
+		if s.days[q] == nil { // a sheet has set it apart
+			s.days[q] = new(spendDay)
+		}
 	}
 }
 
@@ -378,7 +368,7 @@ func (s *state) receive(r pgx.BatchResults, asked [kinds][]question) error {
 	for rows.Next() {
 		var f answer
 		var k int64
-		if err := rows.Scan(&k, &f.a, &f.id, &f.b, &f.row, &f.payload, &f.n, &f.m); err != nil {
+		if err := rows.Scan(&k, &f.a, &f.id, &f.b, &f.row, &f.payload, &f.more, &f.n, &f.m); err != nil {
 			return err
 		}
 		f.kind = kind(k) //nolint:gosec // as the statement says it

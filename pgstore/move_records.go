@@ -39,8 +39,8 @@ func movedTables() map[move.Kind]movedRows {
 		move.Payment:        {table: "payments", sql: `SELECT id, ''::bytea, 0::bigint, row, payload FROM payments WHERE id > $1 ORDER BY id`, args: 1},
 		move.RemovedAttempt: {table: "removed_attempts", sql: `SELECT key_id, attempt_of, attempt, ''::bytea, NULL::bytea FROM removed_attempts WHERE (key_id, attempt_of) > ($1, $2::bytea) ORDER BY key_id, attempt_of`, args: 2},
 		move.Spend:          {table: "spend", sql: `SELECT key_id, id, 0::bigint, row, NULL::bytea FROM spend WHERE (key_id, id) > ($1, $2) ORDER BY key_id, id`, args: 2},
-		move.SpendDay:       {table: "spend_days", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM spend_days WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
-		move.WalletDay:      {table: "wallet_days", sql: `SELECT wallet_id, ''::bytea, day::bigint, (` + drawnSums + `)::bytea, NULL::bytea FROM wallet_days WHERE (wallet_id, day) > ($1, $2) GROUP BY wallet_id, day ORDER BY wallet_id, day`, day: true},
+		move.SpendDay:       {table: "spend_days", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM days WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
+		move.WalletDay:      {table: "wallet_days"},    // exportWalletDays reads them
 		move.Counter:        {table: "other_counters"}, // exportCounters reads them
 		move.Declined:       {table: "declined", sql: `SELECT key_id, ''::bytea, day::bigint, row, NULL::bytea FROM declined WHERE (key_id, day) > ($1, $2) ORDER BY key_id, day`, day: true},
 		move.Audit:          {table: "audit", sql: `SELECT ''::bytea, ''::bytea, number, row, NULL::bytea FROM audit WHERE number > $1 ORDER BY number`, last: true},
@@ -53,7 +53,7 @@ func movedTables() map[move.Kind]movedRows {
 }
 
 // ownTables lists the tables that do not move: what nodes tell each other, and what other records have: numbers, and
-// counters in sheets.
+// what stands in sheets.
 func ownTables() []string {
 	return []string{"goose_db_version", "locks", "numbers", "operations", "sheets"}
 }
@@ -103,9 +103,12 @@ func (s *Moving) Export(ctx context.Context, behind *move.Position, visit func(m
 			return visit(*r)
 		}
 		var err error
-		if kind == move.Counter {
+		switch kind { //nolint:exhaustive // the others are one statement each
+		case move.Counter:
 			err = exportCounters(ctx, tx, take)
-		} else {
+		case move.WalletDay:
+			err = exportWalletDays(ctx, tx, take)
+		default:
 			err = each(ctx, tx, func(rows pgx.Rows) error {
 				r, err := scanRecord(rows, kind)
 				if err != nil {
@@ -131,6 +134,13 @@ func exportCounters(ctx context.Context, tx pgx.Tx, visit func(*move.Record) err
 	})
 }
 
+// exportWalletDays visits the sums of wallets, wherever they stand.
+func exportWalletDays(ctx context.Context, tx pgx.Tx, visit func(*move.Record) error) error {
+	return visitWalletDays(ctx, tx, func(walletID string, d pay.WalletDay) error {
+		return visit(&move.Record{Kind: move.WalletDay, A: walletID, N: uint64(dayNumber(d.Day)), Row: codec.EncodeWalletDay(d)}) //nolint:gosec // not below zero
+	}, `true`)
+}
+
 // scanRecord reads a record; nil: it is none.
 func scanRecord(rows pgx.Rows, kind move.Kind) (*move.Record, error) {
 	var a, b []byte
@@ -148,11 +158,6 @@ func scanRecord(rows pgx.Rows, kind move.Kind) (*move.Record, error) {
 		var list []pay.Declined
 		if list, err = decode[[]pay.Declined](r.Row); err == nil {
 			r.Row, err = move.DeclinedRow(list)
-		}
-	case move.WalletDay:
-		var d pay.WalletDay
-		if d, err = sumsOf(string(r.Row)); err == nil {
-			r.Row = codec.EncodeWalletDay(d)
 		}
 	case move.Audit:
 		r.Row, err = numbered(r.Row, func(e *pay.AuditEntry) { e.Number = r.N })

@@ -71,9 +71,9 @@ type DB struct {
 	background sync.WaitGroup
 	stop       context.CancelFunc
 	// scopes remembers what a payment's outcomes decide about. known has the locks that are in the table, with
-	// the counters that their sheets had last.
+	// what their sheets had last.
 	scopes memory[scope]
-	known  memory[[]pay.Counter]
+	known  memory[seen]
 	habits memory[[]string]
 	reads  *reads
 	// flush is the statement that makes all earlier commits durable. flushes: the database knows it.
@@ -91,10 +91,10 @@ var migrations embed.FS
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
-		scopes: newMemory[scope](memoryRows), known: newMemory[[]pay.Counter](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
+		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
 	for n := range transactionLocks {
-		d.known.Add(transactionLock(n), nil)
+		d.known.Add(transactionLock(n), seen{day: noDay})
 	}
 	for i := range d.lanes {
 		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}

@@ -136,9 +136,9 @@ func (s *state) flush(b *pgx.Batch) error {
 		b.Queue(updatePayments, changed.changes()...)
 	}
 	s.flushEvents(b)
+	s.flushSheets(b) // may set days apart
 	s.flushDays(b)
 	s.flushDrawn(b)
-	s.flushCounters(b)
 	if s.wroteSettings {
 		b.Queue(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingRestored, s.settings[settingRestored])
 	}
@@ -172,46 +172,6 @@ func (s *state) flushEvents(b *pgx.Batch) {
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::bytea[]) u (i, k, p, h, o, t, c, a, at, x, r)`,
 		id, key, payment, hash, host, task, currency, amount, created, corrects, row)
 }
-
-func (s *state) flushDays(b *pgx.Batch) {
-	if len(s.wroteDays) == 0 {
-		return
-	}
-	var keys []string
-	var days []int32
-	var rows array[[]byte]
-	for q := range s.wroteDays {
-		keys, days, rows = append(keys, q.a), append(days, dayOf(q)), append(rows, s.days[q].Encode())
-	}
-	b.Queue(`INSERT INTO spend_days (key_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[])
-		ON CONFLICT (key_id, day) DO UPDATE SET row = excluded.row`, keys, days, rows)
-}
-
-// largest is the largest amount, 2^256-1, at which sums stay.
-const largest = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
-
-func (s *state) flushDrawn(b *pgx.Batch) {
-	if len(s.drawn) == 0 {
-		return
-	}
-	var wallets, keys, spent, spentBack, withdrawn, withdrawnBack []string
-	var days []int32
-	var spentCount, withdrawnCount []int64
-	for at, d := range s.drawn {
-		wallets, days, keys = append(wallets, at.wallet), append(days, at.day), append(keys, at.key)
-		spentCount, spent, spentBack = append(spentCount, int64(d.Spent.Count)), append(spent, d.Spent.Amount.String()), append(spentBack, d.Spent.Corrected.String())
-		withdrawnCount, withdrawn, withdrawnBack = append(withdrawnCount, int64(d.Withdrawn.Count)), append(withdrawn, d.Withdrawn.Amount.String()), append(withdrawnBack, d.Withdrawn.Corrected.String())
-	}
-	b.Queue(`INSERT INTO wallet_days AS d `+drawnNames+` SELECT w, y, k, n, a::numeric, b::numeric, m, c::numeric, e::numeric
-		FROM unnest($1::text[], $2::int[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[]) u (w, y, k, n, a, b, m, c, e)
-		ON CONFLICT (wallet_id, day, key_id) DO UPDATE SET
-		spent_count = d.spent_count + excluded.spent_count, withdrawn_count = d.withdrawn_count + excluded.withdrawn_count,
-		spent = least(d.spent + excluded.spent, `+largest+`), spent_back = least(d.spent_back + excluded.spent_back, `+largest+`),
-		withdrawn = least(d.withdrawn + excluded.withdrawn, `+largest+`), withdrawn_back = least(d.withdrawn_back + excluded.withdrawn_back, `+largest+`)`,
-		wallets, days, keys, spentCount, spent, spentBack, withdrawnCount, withdrawn, withdrawnBack)
-}
-
-const drawnNames = `(wallet_id, day, key_id, spent_count, spent, spent_back, withdrawn_count, withdrawn, withdrawn_back)`
 
 func (s *state) flushMarks(b *pgx.Batch) {
 	if len(s.setMarks) == 0 {

@@ -2,17 +2,12 @@ package pgstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // SpendEvents lists a key's events, newest first.
@@ -46,73 +41,6 @@ func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id, task string) e
 		err = pay.ErrEventNotFound
 	}
 	return err
-}
-
-// VisitSpendDays visits the daily sums of the keys from one UTC day to another.
-func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit pay.SpendDays) error {
-	first := int32(0)
-	if !from.IsZero() {
-		first = dayNumber(from)
-	}
-	return d.each(ctx, func(r pgx.Rows) error {
-		var keyID string
-		var n int32
-		var row []byte
-		if err := r.Scan(&keyID, &n, &row); err != nil {
-			return err
-		}
-		day := dayTime(n)
-		total := func(s pay.Sum) {
-			if visit.Day != nil {
-				visit.Day(keyID, day, s)
-			}
-		}
-		if visit.Host == nil && visit.Task == nil {
-			return codec.VisitDay(row, total, nil)
-		}
-		return codec.VisitDay(row, total, func(kind int, name []byte, s pay.Sum) {
-			if to := [...]func(string, time.Time, []byte, pay.Sum){codec.HostSums: visit.Host, codec.TaskSums: visit.Task}[kind]; to != nil {
-				to(keyID, day, name, s)
-			}
-		})
-	}, `SELECT key_id, day, row FROM spend_days WHERE key_id = ANY($1) AND day BETWEEN $2 AND $3 ORDER BY key_id, day`, keyIDs, first, dayNumber(to))
-}
-
-// VisitWalletDays visits what left wallets from one UTC day to another.
-func (d *DB) VisitWalletDays(ctx context.Context, walletIDs []string, from, to time.Time, visit func(string, pay.WalletDay)) error {
-	return d.each(ctx, func(r pgx.Rows) error {
-		var id, sums string
-		var n int32
-		if err := r.Scan(&id, &n, &sums); err != nil {
-			return err
-		}
-		day, err := sumsOf(sums)
-		day.Day = dayTime(n)
-		if err == nil {
-			visit(id, day)
-		}
-		return err
-	}, `SELECT wallet_id, day, `+drawnSums+` FROM wallet_days WHERE wallet_id = ANY($1) AND day BETWEEN $2 AND $3 GROUP BY wallet_id, day ORDER BY wallet_id, day`,
-		walletIDs, dayNumber(from), dayNumber(to))
-}
-
-// drawnSums adds up what keys drew from a wallet on a day, as a text that sumsOf reads.
-const drawnSums = `concat_ws(' ', sum(spent_count), least(sum(spent), ` + largest + `), least(sum(spent_back), ` + largest + `),
-	sum(withdrawn_count), least(sum(withdrawn), ` + largest + `), least(sum(withdrawn_back), ` + largest + `))`
-
-func sumsOf(text string) (d pay.WalletDay, err error) {
-	parts := strings.Fields(text)
-	if len(parts) != 6 {
-		return d, fmt.Errorf("sums of a wallet's day: %q", text)
-	}
-	for i, s := range []*pay.Sum{&d.Spent, &d.Withdrawn} {
-		count, countErr := strconv.Atoi(parts[3*i])
-		amount, amountErr := x402.ParseAmount(parts[3*i+1])
-		back, backErr := x402.ParseAmount(parts[3*i+2])
-		*s = pay.Sum{Count: count, Amount: amount, Corrected: back}
-		err = errors.Join(err, countErr, amountErr, backErr)
-	}
-	return d, err
 }
 
 // SpendSummary adds up what the keys spent from one UTC day to another.

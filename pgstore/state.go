@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -82,17 +81,17 @@ type state struct {
 	pending    map[question]map[string]time.Time
 	kept       map[string][]string // ids of all approvals of a key, oldest first
 	settings   map[string][]byte
-	days       map[question]*codec.Day
+	days       map[question]*spendDay
 	eventIDs   map[string]bool
 	authorized map[question]bool
 	careful    bool // ids of new rows are looked for
 	// holds reports whether the batch has a lock. unlocked has those that an operation turned out to need.
 	holds    func(name string) bool
 	unlocked []string
-	// known has the counters that sheets had last.
-	known memory[[]pay.Counter]
+	// known has what sheets had last.
+	known memory[seen]
 	// sheets holds the sheets that were read, by lock. apart: counters that have rows of their own.
-	sheets map[string][]codec.CounterValue
+	sheets map[string]*sheet
 	apart  map[pay.Counter]bool
 
 	// What must be written.
@@ -101,7 +100,6 @@ type state struct {
 	touched   map[pay.Counter]bool
 	events    []*pay.SpendEvent
 	drawn     map[drawnDay]pay.WalletDay // is added to what the database has
-	wroteDays map[question]bool
 	setMarks  map[string]bool
 	asked     map[string]bool // approvals; true: new
 	dropped   []string        // approvals
@@ -110,14 +108,6 @@ type state struct {
 	// wroteSettings: that of a reconciliation.
 	wroteSettings bool
 	applied       []uuid.UUID // kept outcomes
-}
-
-// drawnDay names the sums of what a key drew from a wallet on a day. Keys that share a wallet have sums of
-// their own, so that they need not wait for each other.
-type drawnDay struct {
-	wallet string
-	day    int32
-	key    string
 }
 
 // keyRead holds what a decision reads of a key.
@@ -130,19 +120,19 @@ type use struct {
 }
 
 // newState returns the state of a batch of about n operations.
-func newState(r *reads, known memory[[]pay.Counter], n int) *state {
+func newState(r *reads, known memory[seen], n int) *state {
 	return &state{
 		reads: r, known: known,
 		answered: make(map[question]bool, 8*n), missing: make(map[question]bool, 8*n),
 		payments: make(map[string]*pay.Payment, n), wrote: make(map[string]bool, n),
 		counters: make(map[pay.Counter]x402.Amount, 4*n), touched: make(map[pay.Counter]bool, 4*n), apart: map[pay.Counter]bool{},
-		sheets: make(map[string][]codec.CounterValue, 2*n), authorized: make(map[question]bool, n),
+		sheets: make(map[string]*sheet, n), authorized: make(map[question]bool, n),
 		sets: make(map[question]map[string]bool, n), hosts: map[question]map[string]uint64{},
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},
 		paid: map[question]bool{}, marks: map[string]pay.NoticeMark{}, setMarks: map[string]bool{},
 		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
 		kept: map[string][]string{}, asked: map[string]bool{}, settings: map[string][]byte{},
-		days: map[question]*codec.Day{}, wroteDays: map[question]bool{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{},
+		days: map[question]*spendDay{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{},
 	}
 }
 
@@ -245,40 +235,6 @@ func (s *state) payment(id string) (*pay.Payment, error) {
 	}
 	return nil, pay.ErrPaymentNotFound
 }
-
-// event adds a spend event, and counts it in the days of its key and wallet. prepare has asked for the first.
-func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
-	day := dayQuestion(e)
-	s.days[day].Add(e)
-	s.wroteDays[day] = true
-	from := drawnDay{p.WalletID, dayOf(day), p.KeyID}
-	sums := s.drawn[from]
-	sums.Event(p, e)
-	s.drawn[from] = sums
-	s.events = append(s.events, e)
-	if e.Host != "" {
-		q := question{askPaid, e.KeyID, hashed(e.Host)}
-		s.paid[q], s.answered[q] = true, true
-	}
-}
-
-// prepare asks for what event needs.
-func (s *state) prepare(e *pay.SpendEvent) error {
-	day := dayQuestion(e)
-	_, err := s.ask(day.kind, day.a, day.b)
-	return err
-}
-
-func dayQuestion(e *pay.SpendEvent) question {
-	return question{askDay, e.KeyID, string(dayNumber(e.Created))}
-}
-
-// dayNumber counts the days since 1970.
-func dayNumber(t time.Time) int32 {
-	return int32(max(0, min(pay.DayOf(t).Unix()/int64(24*time.Hour/time.Second), math.MaxInt32)))
-}
-
-func dayTime(n int32) time.Time { return time.Unix(int64(n)*int64(24*time.Hour/time.Second), 0).UTC() }
 
 // nanoseconds returns a time as columns have it. Times out of range become the first or last one.
 func nanoseconds(t time.Time) int64 {
