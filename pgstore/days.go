@@ -132,7 +132,7 @@ func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
 	}
 	s.events = append(s.events, e)
 	if e.Host != "" {
-		q := question{askPaid, e.KeyID, hashed(e.Host)}
+		q := ofKey(askPaid, e.KeyID, hashed(e.Host))
 		s.paid[q], s.answered[q] = true, true
 	}
 }

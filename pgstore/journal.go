@@ -28,10 +28,10 @@ func (d *DB) expect(s *state, b *pay.Begin) {
 	s.want(question{askKey, b.KeyID, ""}, question{askSetting, settingPause, ""}, question{askSetting, settingRestored, ""}, question{askSetting, settingMinimum, ""})
 	if b.IdempotencyKey != "" {
 		hash := hashed(b.IdempotencyKey)
-		s.want(question{askLiving, b.KeyID, hash}, question{askAttempts, b.KeyID, hash},
+		s.want(ofKey(askLiving, b.KeyID, hash), question{askAttempts, b.KeyID, hash},
 			question{askReconciled, string(codec.NoncesOf(d.vault.Derive, b.KeyID, b.IdempotencyKey).Prefix()), ""})
 	} else {
-		s.want(question{askAwaited, b.KeyID, string(b.Identity[:])})
+		s.want(ofKey(askAwaited, b.KeyID, string(b.Identity[:])))
 	}
 	if b.OrganizationID != "" {
 		s.want(question{askPlan, b.OrganizationID, ""})
@@ -47,7 +47,7 @@ func (d *DB) expect(s *state, b *pay.Begin) {
 	}
 	if p := b.New; p != nil {
 		if b.MaxUnanswered > 0 {
-			s.want(question{askHost, b.KeyID, hashed(p.Host)})
+			s.want(ofKey(askHost, b.KeyID, hashed(p.Host)))
 		}
 		if b.WalletOwner != "" {
 			s.want(question{askUse, p.WalletID, b.KeyID})

@@ -81,6 +81,7 @@ func endOfPrefix(prefix string) string { return prefix + "\xff\xff" }
 
 func first(q question) string  { return q.a }
 func second(q question) string { return q.b }
+func both(q question) string   { return withKey(q.a, q.b) }
 
 func byText(list []question) []any  { return []any{firsts(list)} }
 func byBytes(list []question) []any { return []any{bytesOf(list, first)} }
@@ -147,12 +148,10 @@ func readers() [kinds]reader {
 			func(s *state, f *answer) error { return s.keep(f.id, f.row, f.payload) },
 		},
 		askLiving: {
-			found("p.key_id", "p.living"), `unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.living = q.h`,
-			byPair, inSet((*answer).pair),
+			found("", "p.living"), `payments p WHERE p.living = ANY($1)`, byBytes, inSet((*answer).single),
 		},
 		askAwaited: {
-			found("p.key_id", "p.awaited"), `unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.awaited = q.h`,
-			byPair, inSet((*answer).pair),
+			found("", "p.awaited"), `payments p WHERE p.awaited = ANY($1)`, byBytes, inSet((*answer).single),
 		},
 		askTransaction: {
 			found("", "p.transaction"), `payments p WHERE p.transaction = ANY($1)`, byBytes, inSet((*answer).single),
@@ -171,17 +170,18 @@ func readers() [kinds]reader {
 			},
 		},
 		askHost: {
-			columns{a: "p.key_id", b: "p.holds_host", id: "p.id", n: "p.valid_before"},
-			`unnest($1::text[], $2::bytea[]) q (k, h) JOIN payments p ON p.key_id = q.k AND p.holds_host = q.h`, byPair,
+			columns{b: "p.holds_host", id: "p.id", n: "p.valid_before"},
+			`payments p WHERE p.holds_host = ANY($1)`, byBytes,
 			func(s *state, f *answer) error {
-				s.hosts[f.pair()][f.id] = uint64(f.n) //nolint:gosec // written from an uint64
+				s.hosts[f.single()][f.id] = uint64(f.n) //nolint:gosec // written from an uint64
 				return nil
 			},
 		},
 		askAttempts: {
-			columns{a: "q.k", b: "q.h", n: `coalesce(greatest((SELECT max(attempt) FROM payments p WHERE p.key_id = q.k AND p.attempt_of = q.h),
+			columns{a: "q.k", b: "q.h", n: `coalesce(greatest((SELECT max(attempt) FROM payments p WHERE p.attempt_of = q.w),
 				(SELECT attempt FROM removed_attempts r WHERE r.key_id = q.k AND r.attempt_of = q.h)), 0)`},
-			`unnest($1::text[], $2::bytea[]) q (k, h)`, byPair,
+			`unnest($1::text[], $2::bytea[], $3::bytea[]) q (k, h, w)`,
+			func(list []question) []any { return append(byPair(list), bytesOf(list, both)) },
 			func(s *state, f *answer) error {
 				s.attempts[f.pair()] = max(s.attempts[f.pair()], uint64(f.n)) //nolint:gosec // written from an uint64
 				return nil
@@ -221,11 +221,10 @@ func readers() [kinds]reader {
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, takeCounter,
 		},
 		askPaid: {
-			columns{a: "q.k", b: "q.h"},
-			`unnest($1::text[], $2::bytea[]) q (k, h) WHERE EXISTS (SELECT FROM spend s WHERE s.key_id = q.k AND s.host_hash = q.h)`,
-			byPair,
+			columns{b: "q.h"},
+			`unnest($1::bytea[]) q (h) WHERE EXISTS (SELECT FROM spend s WHERE s.host_hash = q.h)`, byBytes,
 			func(s *state, f *answer) error {
-				s.paid[f.pair()] = true
+				s.paid[f.single()] = true
 				return nil
 			},
 		},

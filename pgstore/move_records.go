@@ -303,7 +303,7 @@ func movedColumns(r move.Record) ([]any, error) {
 		e, err := codec.DecodeEvent(r.A, r.B, r.Row)
 		var hash []byte
 		if e.Host != "" {
-			hash = []byte(hashed(e.Host))
+			hash = []byte(withKey(e.KeyID, hashed(e.Host)))
 		}
 		return []any{e.ID, e.KeyID, e.PaymentID, hash, text(e.Host), text(e.Task), text(e.Currency), e.Amount.String(), nanoseconds(e.Created), e.Corrects, r.Row}, err
 	case move.WalletDay:

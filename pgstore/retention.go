@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -98,11 +99,17 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 		if err := t.noteRemoval(r.Before); err != nil {
 			return err
 		}
-		var ids []string
+		var ids, keys []string
+		var hashes array[[]byte]
+		var attempts []int64
 		err := each(t.ctx, t, func(rows pgx.Rows) error {
 			p, err := scanPayment(rows)
-			if err == nil && r.Removes(p) {
-				ids = append(ids, p.ID)
+			if err != nil || !r.Removes(p) {
+				return err
+			}
+			if ids = append(ids, p.ID); p.Attempt > 0 {
+				keys, hashes = append(keys, p.KeyID), append(hashes, []byte(hashed(p.IdempotencyKey)))
+				attempts = append(attempts, int64(min(p.Attempt, math.MaxInt64))) //nolint:gosec // bounded
 			}
 			return err
 		}, `SELECT row, payload FROM payments WHERE id = ANY($1)`, old)
@@ -110,8 +117,8 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 			return err
 		}
 		done.Count = len(ids)
-		if err := t.exec(`INSERT INTO removed_attempts SELECT key_id, attempt_of, max(attempt) FROM payments WHERE id = ANY($1) AND attempt_of IS NOT NULL GROUP BY key_id, attempt_of
-			ON CONFLICT (key_id, attempt_of) DO UPDATE SET attempt = greatest(removed_attempts.attempt, excluded.attempt)`, ids); err != nil {
+		if err := t.exec(`INSERT INTO removed_attempts SELECT k, h, max(n) FROM unnest($1::text[], $2::bytea[], $3::bigint[]) u (k, h, n) GROUP BY k, h
+			ON CONFLICT (key_id, attempt_of) DO UPDATE SET attempt = greatest(removed_attempts.attempt, excluded.attempt)`, keys, hashes, attempts); err != nil {
 			return err
 		}
 		if err := t.exec(`DELETE FROM spend WHERE payment_id = ANY($1)`, ids); err != nil {

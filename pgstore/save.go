@@ -53,20 +53,20 @@ func (c *paymentColumns) add(p *pay.Payment) {
 	for _, q := range searches(p) {
 		switch q.kind { //nolint:exhaustive // the others are no columns
 		case askAwaited:
-			awaited = []byte(q.b)
+			awaited = []byte(q.a)
 		case askLiving:
-			living = []byte(q.b)
+			living = []byte(q.a)
 		case askTransaction:
 			transaction = []byte(q.a)
 		}
 	}
 	if p.HoldsHost() {
-		holds = []byte(hashed(p.Host))
+		holds = []byte(withKey(p.KeyID, hashed(p.Host)))
 	}
 	var attempt, leased, due *int64
 	if p.Attempt > 0 {
 		n := int64(min(p.Attempt, math.MaxInt64)) //nolint:gosec // bounded
-		attempt, attemptOf = &n, []byte(hashed(p.IdempotencyKey))
+		attempt, attemptOf = &n, []byte(withKey(p.KeyID, hashed(p.IdempotencyKey)))
 	}
 	if p.Lease.Owner != "" {
 		leased = pointer(nanoseconds(p.Lease.Until))
@@ -164,7 +164,7 @@ func (s *state) flushEvents(b *pgx.Batch) {
 		host, task, currency = append(host, text(e.Host)), append(task, text(e.Task)), append(currency, text(e.Currency))
 		amount, created[i], row[i] = append(amount, e.Amount.String()), nanoseconds(e.Created), codec.EncodeEvent(e)
 		if e.Host != "" {
-			hash[i] = []byte(hashed(e.Host))
+			hash[i] = []byte(withKey(e.KeyID, hashed(e.Host)))
 		}
 	}
 	b.Queue(`INSERT INTO spend (id, key_id, payment_id, host_hash, host, task, currency, amount, created, corrects, row)

@@ -66,15 +66,19 @@ func spent(keyIDs []string, q pay.OrganizationSpendQuery) (where string, args []
 	if !q.From.IsZero() {
 		lowest = idAt(pay.DayOf(q.From).Add(-idSlack))
 	}
-	var host, payee []byte
+	var hosts [][]byte
+	var payee []byte
 	if q.Host != "" {
-		host = []byte(hashed(q.Host))
+		hosts = make([][]byte, len(keyIDs))
+		for i, id := range keyIDs {
+			hosts[i] = []byte(withKey(id, hashed(q.Host)))
+		}
 	}
 	if q.Payee != nil {
 		payee = q.Payee[:]
 	}
-	return `s.key_id = ANY($1) AND s.id < $2 AND s.id >= $3 AND ($4::bytea IS NULL OR s.host_hash = $4) AND ($5 = '' OR s.task = $5) AND ($6::bytea IS NULL OR p.pay_to = $6)`,
-		[]any{keyIDs, before, lowest, host, text(q.Task), payee}
+	return `s.key_id = ANY($1) AND s.id < $2 AND s.id >= $3 AND ($4::bytea[] IS NULL OR s.host_hash = ANY($4)) AND ($5 = '' OR s.task = $5) AND ($6::bytea IS NULL OR p.pay_to = $6)`,
+		[]any{keyIDs, before, lowest, hosts, text(q.Task), payee}
 }
 
 // ListSpend lists the keys' events, newest first.

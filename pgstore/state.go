@@ -26,9 +26,9 @@ type kind uint8
 // The kinds of questions, with what a and b are.
 const (
 	askPayment       kind = iota // id
-	askLiving                    // key id, hash of the idempotency key
-	askAwaited                   // key id, identity
-	askHost                      // key id, hash of the host
+	askLiving                    // of a key: the idempotency key
+	askAwaited                   // of a key: the identity
+	askHost                      // of a key: the host
 	askTransaction               // transactionKey
 	askAttempts                  // key id, hash of the idempotency key
 	askReconciled                // the beginning of the nonces
@@ -38,7 +38,7 @@ const (
 	askPlan                      // organization id
 	askCounter                   // counter
 	askCounters                  // prefix of counters
-	askPaid                      // key id, hash of the host
+	askPaid                      // of a key: the host
 	askMark                      // mark
 	askApproval                  // key id, purchase
 	askPending                   // key id
@@ -161,16 +161,22 @@ func hashed(text string) string {
 	return string(sum[:])
 }
 
+// ofKey asks for a hash within a key. One hash of both is searched for.
+func ofKey(k kind, keyID, hash string) question { return question{k, withKey(keyID, hash), ""} }
+
+// withKey hashes a key's id and a hash.
+func withKey(keyID, hash string) string { return hashed(keyID + hash) }
+
 // searches returns the questions whose answers have a payment.
 func searches(p *pay.Payment) (list []question) {
 	if p == nil {
 		return nil
 	}
 	if p.Awaited() && !p.Retired {
-		list = append(list, question{askAwaited, p.KeyID, string(p.Identity[:])})
+		list = append(list, ofKey(askAwaited, p.KeyID, string(p.Identity[:])))
 	}
 	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
-		list = append(list, question{askLiving, p.KeyID, hashed(p.IdempotencyKey)})
+		list = append(list, ofKey(askLiving, p.KeyID, hashed(p.IdempotencyKey)))
 	}
 	if p.Transaction != "" {
 		list = append(list, question{askTransaction, transactionKey(p.Transaction), ""})
@@ -211,7 +217,7 @@ func (s *state) overlay(p *pay.Payment) {
 			set[p.ID] = true
 		}
 	}
-	host := question{askHost, p.KeyID, hashed(p.Host)}
+	host := ofKey(askHost, p.KeyID, hashed(p.Host))
 	if set := s.hosts[host]; set != nil {
 		if delete(set, p.ID); p.HoldsHost() {
 			set[p.ID] = p.Authorization.ValidBefore
@@ -263,7 +269,7 @@ func (s *state) answer(list map[question]bool) {
 		s.overlay(p)
 	}
 	for _, e := range s.events {
-		if q := (question{askPaid, e.KeyID, hashed(e.Host)}); e.Host != "" && list[q] {
+		if q := ofKey(askPaid, e.KeyID, hashed(e.Host)); e.Host != "" && list[q] {
 			s.paid[q] = true
 		}
 	}

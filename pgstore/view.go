@@ -19,8 +19,14 @@ type view struct {
 	derive func(purpose string, parts ...string) [32]byte
 }
 
+// askOf asks for a hash within a key.
+func (v view) askOf(k kind, keyID, hash string) (question, error) {
+	q := ofKey(k, keyID, hash)
+	return v.ask(q.kind, q.a, q.b)
+}
+
 func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
-	q, err := v.ask(askLiving, keyID, hashed(idempotencyKey))
+	q, err := v.askOf(askLiving, keyID, hashed(idempotencyKey))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +38,7 @@ func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, erro
 }
 
 func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
-	q, err := v.ask(askAwaited, keyID, string(identity[:]))
+	q, err := v.askOf(askAwaited, keyID, string(identity[:]))
 	if err != nil {
 		return err
 	}
@@ -58,7 +64,7 @@ func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit
 func (v view) Payment(id string) (*pay.Payment, error) { return v.payment(id) }
 
 func (v view) CountUnanswered(keyID, host string, now time.Time, _ int) (n int, err error) {
-	q, err := v.ask(askHost, keyID, hashed(host))
+	q, err := v.askOf(askHost, keyID, hashed(host))
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +155,7 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 }
 
 func (v view) Paid(keyID, host string) (bool, error) {
-	q, err := v.ask(askPaid, keyID, hashed(host))
+	q, err := v.askOf(askPaid, keyID, hashed(host))
 	return v.paid[q], err
 }
 
