@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +34,7 @@ func (d *DB) Check(ctx context.Context) error {
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has read only
 	c := &checker{ctx: ctx, tx: tx}
-	if err := errors.Join(c.payments(), c.events(), c.days()); err != nil {
+	if err := errors.Join(c.payments(), c.events(), c.days(), c.wallets()); err != nil {
 		return err
 	}
 	return errors.Join(c.faults...)
@@ -128,6 +130,16 @@ func (c *checker) events() error {
 
 // days checks that the sums of days are those of their events, unless events were removed.
 func (c *checker) days() error {
+	err := each(c.ctx, c.tx, func(r pgx.Rows) error {
+		var key string
+		var day int32
+		err := r.Scan(&key, &day)
+		c.fault("spend of key %s on %s stands in two places", key, dayTime(day).Format(time.DateOnly))
+		return err
+	}, `SELECT key_id, day FROM days GROUP BY key_id, day HAVING count(*) > 1`)
+	if err != nil {
+		return err
+	}
 	return each(c.ctx, c.tx, func(r pgx.Rows) error {
 		var key string
 		var day int32
@@ -150,4 +162,44 @@ func (c *checker) days() error {
 		FROM days d LEFT JOIN spend s ON s.key_id = d.key_id AND s.created / 86400000000000 = d.day
 		WHERE d.day > coalesce((SELECT extract(epoch FROM trim(both '"' FROM convert_from(value, 'UTF8'))::timestamptz) / 86400 FROM settings WHERE name = 'removed'), -1)
 		GROUP BY d.key_id, d.day, d.row`, largest)
+}
+
+// wallets checks that on each day as much left the wallets as the keys spent.
+func (c *checker) wallets() error {
+	left, spent := map[int32]pay.Sum{}, map[int32]pay.Sum{}
+	add := func(to map[int32]pay.Sum, day int32, sums ...pay.Sum) {
+		sum := to[day]
+		for _, s := range sums {
+			sum.Add(s)
+		}
+		to[day] = sum
+	}
+	err := visitWalletDays(c.ctx, c.tx, func(_ string, d pay.WalletDay) error {
+		add(left, dayNumber(d.Day), d.Spent, d.Withdrawn)
+		return nil
+	}, `true`)
+	if err != nil {
+		return err
+	}
+	err = each(c.ctx, c.tx, func(r pgx.Rows) error {
+		var day int32
+		var row []byte
+		if err := r.Scan(&day, &row); err != nil {
+			return err
+		}
+		_ = codec.VisitDay(row, func(s pay.Sum) { add(spent, day, s) }, nil) // days has said it
+		return nil
+	}, `SELECT day, row FROM days`)
+	if err != nil {
+		return err
+	}
+	for day := range left {
+		add(spent, day) // so that all days are there
+	}
+	for _, day := range slices.Sorted(maps.Keys(spent)) {
+		if left[day] != spent[day] {
+			c.fault("on %s keys spent %+v, and %+v left the wallets", dayTime(day).Format(time.DateOnly), spent[day], left[day])
+		}
+	}
+	return nil
 }

@@ -335,4 +335,3 @@ func sumsOf(text string) (d pay.WalletDay, err error) {
 	}
 	return d, err
 }
-

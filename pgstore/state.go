@@ -95,16 +95,16 @@ type state struct {
 	apart  map[pay.Counter]bool
 
 	// What must be written.
-	wrote     map[string]bool // payments; true: new
-	order     []string        // of those
-	touched   map[pay.Counter]bool
-	events    []*pay.SpendEvent
-	drawn     map[drawnDay]pay.WalletDay // is added to what the database has
-	setMarks  map[string]bool
-	asked     map[string]bool // approvals; true: new
-	dropped   []string        // approvals
-	notices   []pay.Notice
-	audit     []*pay.AuditEntry
+	wrote    map[string]bool // payments; true: new
+	order    []string        // of those
+	touched  map[pay.Counter]bool
+	events   []*pay.SpendEvent
+	drawn    map[drawnDay]pay.WalletDay // is added to what the database has
+	setMarks map[string]bool
+	asked    map[string]bool // approvals; true: new
+	dropped  []string        // approvals
+	notices  []pay.Notice
+	audit    []*pay.AuditEntry
 	// wroteSettings: that of a reconciliation.
 	wroteSettings bool
 	applied       []uuid.UUID // kept outcomes
@@ -165,7 +165,11 @@ func hashed(text string) string {
 func ofKey(k kind, keyID, hash string) question { return question{k, withKey(keyID, hash), ""} }
 
 // withKey hashes a key's id and a hash.
-func withKey(keyID, hash string) string { return hashed(keyID + hash) }
+func withKey(keyID, hash string) string {
+	var room [128]byte
+	sum := sha256.Sum256(append(append(room[:0], keyID...), hash...))
+	return string(sum[:])
+}
 
 // searches returns the questions whose answers have a payment.
 func searches(p *pay.Payment) (list []question) {
