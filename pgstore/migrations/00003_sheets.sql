@@ -15,7 +15,8 @@ CREATE VIEW days AS
 -- What is searched for within a key has the key in its hash. So no other index answers the search, also while the planner
 -- knows nothing of a young table: it would read all payments of the key.
 UPDATE payments SET awaited = sha256(convert_to(key_id, 'UTF8') || awaited), living = sha256(convert_to(key_id, 'UTF8') || living),
-    attempt_of = sha256(convert_to(key_id, 'UTF8') || attempt_of), holds_host = sha256(convert_to(key_id, 'UTF8') || holds_host);
+    attempt_of = sha256(convert_to(key_id, 'UTF8') || attempt_of), holds_host = sha256(convert_to(key_id, 'UTF8') || holds_host)
+    WHERE num_nonnulls(awaited, living, attempt_of, holds_host) > 0;
 UPDATE spend SET host_hash = sha256(convert_to(key_id, 'UTF8') || host_hash) WHERE host_hash IS NOT NULL;
 DROP INDEX payments_awaited, payments_living, payments_attempt, payments_host, spend_host;
 CREATE INDEX payments_awaited ON payments (awaited) WHERE awaited IS NOT NULL;
