@@ -65,7 +65,13 @@ type drawnDay struct {
 }
 
 func dayQuestion(keyID string, number int32) question {
-	return question{askDay, keyID, string(number)}
+	return question{askDay, keyID, strconv.Itoa(int(number))}
+}
+
+// dayOf returns the day of a question about one.
+func dayOf(q question) int32 {
+	n, _ := strconv.ParseInt(q.b, 10, 32) // dayQuestion wrote it
+	return int32(n)
 }
 
 // dayNumber counts the days since 1970.

@@ -61,6 +61,7 @@ func TestNewestDayInSheet(t *testing.T) {
 	url := fresh(t, pgtest.Start(t))
 	nodes := []*pgstore.DB{node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})}
 	k, wallet := keyOn(t, nodes[0]), "w1"
+	const later = 38_000 // a century
 	for i, step := range []struct {
 		day   int
 		apart int // days that stand apart then
@@ -70,7 +71,10 @@ func TestNewestDayInSheet(t *testing.T) {
 			t.Errorf("step %d: %d days stand apart, not %d", i, n, step.apart)
 		}
 	}
-	for day, n := range map[int]int{-3: 1, -2: 0, -1: 3, 0: 4, 1: 2} {
+	for i, day := range []int{later, later + 1, later} {
+		spends(t, nodes[i%2], k, "api.example.com", wallet, day)
+	}
+	for day, n := range map[int]int{-3: 1, -2: 0, -1: 3, 0: 4, 1: 2, later: 2, later + 1: 1} {
 		if got := spentOn(t, nodes[0], k, day, wallet); got != [3]int{n, n, n} {
 			t.Errorf("day %d has %d", day, got)
 		}

@@ -103,9 +103,6 @@ func byDay(list []question) []any {
 	return []any{firsts(list), days}
 }
 
-// dayOf returns the day of a question about one.
-func dayOf(q question) int32 { return []rune(q.b)[0] }
-
 // keep adds a stored payment to a state, unless the batch has one of its own.
 func (s *state) keep(id string, row, payload []byte) error {
 	if _, own := s.wrote[id]; own {
