@@ -120,14 +120,12 @@ func (s *state) keep(id string, row, payload []byte) error {
 	return nil
 }
 
-// inSet takes payments that a search has found.
-func inSet(of func(found *answer) question) func(s *state, found *answer) error {
-	return func(s *state, found *answer) error {
-		if set := s.sets[of(found)]; set != nil {
-			set[found.id] = true
-		}
-		return s.keep(found.id, found.row, found.payload)
+// inSet takes a payment that a search has found.
+func inSet(s *state, f *answer) error {
+	if set := s.sets[f.single()]; set != nil {
+		set[f.id] = true
 	}
+	return s.keep(f.id, f.row, f.payload)
 }
 
 // pair returns a question about a key and something of it.
@@ -138,24 +136,24 @@ func (f *answer) single() question { return question{f.kind, string(f.b), ""} }
 
 // readers says how each kind of question is asked.
 func readers() [kinds]reader {
-	found := func(a, b string) columns { return columns{a: a, b: b, id: "p.id", row: "p.row", payload: "p.payload"} }
+	found := func(b string) columns { return columns{b: b, id: "p.id", row: "p.row", payload: "p.payload"} }
 	return [kinds]reader{
 		askPayment: {
-			found("", ""), `payments p WHERE p.id = ANY($1)`, byText,
+			found(""), `payments p WHERE p.id = ANY($1)`, byText,
 			func(s *state, f *answer) error { return s.keep(f.id, f.row, f.payload) },
 		},
 		askLiving: {
-			found("", "p.living"), `payments p WHERE p.living = ANY($1)`, byBytes, inSet((*answer).single),
+			found("p.living"), `payments p WHERE p.living = ANY($1)`, byBytes, inSet,
 		},
 		askAwaited: {
-			found("", "p.awaited"), `payments p WHERE p.awaited = ANY($1)`, byBytes, inSet((*answer).single),
+			found("p.awaited"), `payments p WHERE p.awaited = ANY($1)`, byBytes, inSet,
 		},
 		askTransaction: {
-			found("", "p.transaction"), `payments p WHERE p.transaction = ANY($1)`, byBytes, inSet((*answer).single),
+			found("p.transaction"), `payments p WHERE p.transaction = ANY($1)`, byBytes, inSet,
 		},
 		askReconciled: {
-			found("", "q.h"), `unnest($1::bytea[]) q (h) JOIN payments p ON p.nonce >= q.h AND p.nonce < q.h || '\xffffffffffffffffffffffffffffffffff'::bytea AND p.labels & 128 <> 0`,
-			byBytes, inSet((*answer).single),
+			found("q.h"), `unnest($1::bytea[]) q (h) JOIN payments p ON p.nonce >= q.h AND p.nonce < q.h || '\xffffffffffffffffffffffffffffffffff'::bytea AND p.labels & 128 <> 0`,
+			byBytes, inSet,
 		},
 		askAuthorization: {
 			columns{b: "p.payer", row: "p.nonce"},
