@@ -27,7 +27,7 @@ type batch struct {
 	// live lists the operations that take part: the locks of the others could not be found.
 	live  []int
 	locks []string // sorted
-	// id is new for each try.
+	// id is new for each try. Ids grow, so that the index of operations grows at its end.
 	id uuid.UUID
 	// careful: ids of new rows are looked for first, because one was taken.
 	careful bool
@@ -63,7 +63,7 @@ func (b *batch) transact(ctx context.Context) (err error) {
 		return nil
 	}
 	for range maxTries {
-		b.id, b.committing, b.visible = uuid.New(), false, false
+		b.id, b.committing, b.visible = uuid.Must(uuid.NewV7()), false, false
 		err = b.try(ctx)
 		var refused *pgconn.PgError
 		told := errors.As(err, &refused) && !connectionLost(err)
