@@ -15,7 +15,7 @@ import (
 // sheet holds the row of a lock: what changes with nearly each operation under it. So an operation reads one row and
 // writes one.
 type sheet struct {
-	// counters are those that the lock guards and that changed last.
+	// counters: of those that the lock guards, the ones that changed last.
 	counters []codec.CounterValue
 	// day has what a key spent on its newest day; nil: nothing, or its sums have no room here.
 	day *day
