@@ -16,8 +16,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// spends settles a payment of 5 from a wallet at a host, some days after today.
-func spends(t *testing.T, d *pgstore.DB, k pay.Key, host, walletID string, days int) {
+// calendar holds the noon of the day on which a test began.
+type calendar time.Time
+
+func calendarOf(d *pgstore.DB) calendar { return calendar(pay.DayOf(d.Now()).Add(12 * time.Hour)) }
+
+// at returns the noon of a day, counted from today.
+func (c calendar) at(day int) time.Time { return time.Time(c).AddDate(0, 0, day) }
+
+// spends settles a payment of 5 from a wallet at a host.
+func spends(t *testing.T, d *pgstore.DB, k pay.Key, host, walletID string, at time.Time) {
 	t.Helper()
 	call := callOf(k, d.Now())
 	call.New.Host, call.New.WalletID = host, walletID
@@ -26,16 +34,15 @@ func spends(t *testing.T, d *pgstore.DB, k pay.Key, host, walletID string, days 
 		t.Fatal(err)
 	}
 	out := settledOf(begun.Payment)
-	out.At = d.Now().AddDate(0, 0, days)
+	out.At = at
 	if _, _, err := d.Record(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// spentOn reads how many payments of a key a day has, counted from today, in all and by hosts; and how many left wallets.
-func spentOn(t *testing.T, d *pgstore.DB, k pay.Key, days int, wallets ...string) (list [3]int) {
+// spentOn reads how many payments of a key a day has, in all and by hosts; and how many left wallets.
+func spentOn(t *testing.T, d *pgstore.DB, k pay.Key, day time.Time, wallets ...string) (list [3]int) {
 	t.Helper()
-	day := d.Now().AddDate(0, 0, days)
 	add := func(i int, s pay.Sum) {
 		if want := x402.NewAmount(5 * uint64(s.Count)); s.Amount != want { //nolint:gosec // small
 			t.Errorf("%d payments of 5 add up to %s", s.Count, s.Amount)
@@ -60,22 +67,22 @@ func TestNewestDayInSheet(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	nodes := []*pgstore.DB{node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})}
-	k, wallet := keyOn(t, nodes[0]), "w1"
+	k, wallet, noon := keyOn(t, nodes[0]), "w1", calendarOf(nodes[0])
 	const later = 38_000 // a century
 	for i, step := range []struct {
 		day   int
 		apart int // days that stand apart then
 	}{{-1, 0}, {-1, 0}, {0, 1}, {-1, 1}, {0, 1}, {-3, 2}, {0, 2}, {1, 3}, {0, 3}, {1, 3}} {
-		spends(t, nodes[i%2], k, "api.example.com", wallet, step.day)
+		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.at(step.day))
 		if n := run(t, url, `SELECT count(*) FROM spend_days`); n != step.apart {
 			t.Errorf("step %d: %d days stand apart, not %d", i, n, step.apart)
 		}
 	}
 	for i, day := range []int{later, later + 1, later} {
-		spends(t, nodes[i%2], k, "api.example.com", wallet, day)
+		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.at(day))
 	}
 	for day, n := range map[int]int{-3: 1, -2: 0, -1: 3, 0: 4, 1: 2, later: 2, later + 1: 1} {
-		if got := spentOn(t, nodes[0], k, day, wallet); got != [3]int{n, n, n} {
+		if got := spentOn(t, nodes[0], k, noon.at(day), wallet); got != [3]int{n, n, n} {
 			t.Errorf("day %d has %d", day, got)
 		}
 	}
@@ -97,6 +104,7 @@ func TestDayOfManyNames(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	d := node(t, pgstore.Options{URL: url})
+	noon := calendarOf(d)
 	const names = codec.MaxDayNames + 8
 	for what, c := range map[string]struct {
 		host, wallet string
@@ -117,16 +125,16 @@ func TestDayOfManyNames(t *testing.T) {
 			wallet := of(c.wallet, i) + what
 			wallets = append(wallets, wallet)
 			for range 2 {
-				spends(t, d, k, of(c.host, i), wallet, 0)
+				spends(t, d, k, of(c.host, i), wallet, noon.at(0))
 			}
 		}
-		if got := spentOn(t, d, k, 0, wallets...); got != [3]int{2 * names, 2 * names, 2 * names} {
+		if got := spentOn(t, d, k, noon.at(0), wallets...); got != [3]int{2 * names, 2 * names, 2 * names} {
 			t.Errorf("%s: %d", what, got)
 		}
 		if n := run(t, url, `SELECT count(*) FROM spend_days WHERE key_id = '`+k.ID+`'`); n != c.apart {
 			t.Errorf("%s: %d days stand apart", what, n)
 		}
-		spends(t, d, k, "api.example.com", "w", 1) // the next day has room again
+		spends(t, d, k, "api.example.com", "w", noon.at(1)) // the next day has room again
 		if n := run(t, url, `SELECT count(*) FROM sheets WHERE key_id = '`+k.ID+`'`); n != 1 {
 			t.Errorf("%s: %d sheets have a day", what, n)
 		}
@@ -145,8 +153,8 @@ func TestUpgradeKeepsDaysAndRepeats(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	d := node(t, pgstore.Options{URL: url})
-	k := keyOn(t, d)
-	spends(t, d, k, "api.example.com", "w", 0)
+	k, noon := keyOn(t, d), calendarOf(d)
+	spends(t, d, k, "api.example.com", "w", noon.at(0))
 	calls := []*pay.Begin{callOf(k, d.Now()), callOf(k, d.Now())}
 	calls[0].IdempotencyKey, calls[0].New.IdempotencyKey = "order 1", "order 1"
 	var ids []string
@@ -178,8 +186,8 @@ func TestUpgradeKeepsDaysAndRepeats(t *testing.T) {
 			t.Errorf("a repeat of call %d: %+v, %v", i, begun, err)
 		}
 	}
-	spends(t, d, k, "api.example.com", "w", 0)
-	if got := spentOn(t, d, k, 0, "w"); got != [3]int{2, 2, 2} {
+	spends(t, d, k, "api.example.com", "w", noon.at(0))
+	if got := spentOn(t, d, k, noon.at(0), "w"); got != [3]int{2, 2, 2} {
 		t.Errorf("today has %d", got)
 	}
 	page, err := d.ListSpend(t.Context(), []string{k.ID, uuid.NewString()}, pay.OrganizationSpendQuery{Limit: 10, Host: "api.example.com"})
