@@ -33,15 +33,17 @@ type day struct {
 	drawn   []codec.Drawn
 }
 
-func (d *day) decode() (err error) {
+func (d *day) decode() error {
 	if d.decoded {
 		return nil
 	}
-	var drawnErr error
-	d.spent, err = codec.DecodeDay(d.row)
-	d.drawn, drawnErr = codec.DecodeDrawn(d.drawnRow)
-	d.decoded = true
-	return errors.Join(err, drawnErr)
+	spent, err := codec.DecodeDay(d.row)
+	drawn, drawnErr := codec.DecodeDrawn(d.drawnRow)
+	if err := errors.Join(err, drawnErr); err != nil {
+		return err
+	}
+	d.spent, d.drawn, d.decoded = spent, drawn, true
+	return nil
 }
 
 // encode makes the rows, and returns their size.

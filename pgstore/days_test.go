@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,13 +17,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// calendar holds the noon of the day on which a test began.
-type calendar time.Time
-
-func calendarOf(d *pgstore.DB) calendar { return calendar(pay.DayOf(d.Now()).Add(12 * time.Hour)) }
-
-// at returns the noon of a day, counted from today.
-func (c calendar) at(day int) time.Time { return time.Time(c).AddDate(0, 0, day) }
+// noonOf returns the noon of today. Tests count days from it, whatever the time is when they end.
+func noonOf(d *pgstore.DB) time.Time { return pay.DayOf(d.Now()).Add(12 * time.Hour) }
 
 // spends settles a payment of 5 from a wallet at a host.
 func spends(t *testing.T, d *pgstore.DB, k pay.Key, host, walletID string, at time.Time) {
@@ -67,22 +63,22 @@ func TestNewestDayInSheet(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	nodes := []*pgstore.DB{node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})}
-	k, wallet, noon := keyOn(t, nodes[0]), "w1", calendarOf(nodes[0])
+	k, wallet, noon := keyOn(t, nodes[0]), "w1", noonOf(nodes[0])
 	const later = 38_000 // a century
 	for i, step := range []struct {
 		day   int
 		apart int // days that stand apart then
 	}{{-1, 0}, {-1, 0}, {0, 1}, {-1, 1}, {0, 1}, {-3, 2}, {0, 2}, {1, 3}, {0, 3}, {1, 3}} {
-		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.at(step.day))
+		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.AddDate(0, 0, step.day))
 		if n := run(t, url, `SELECT count(*) FROM spend_days`); n != step.apart {
 			t.Errorf("step %d: %d days stand apart, not %d", i, n, step.apart)
 		}
 	}
 	for i, day := range []int{later, later + 1, later} {
-		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.at(day))
+		spends(t, nodes[i%2], k, "api.example.com", wallet, noon.AddDate(0, 0, day))
 	}
 	for day, n := range map[int]int{-3: 1, -2: 0, -1: 3, 0: 4, 1: 2, later: 2, later + 1: 1} {
-		if got := spentOn(t, nodes[0], k, noon.at(day), wallet); got != [3]int{n, n, n} {
+		if got := spentOn(t, nodes[0], k, noon.AddDate(0, 0, day), wallet); got != [3]int{n, n, n} {
 			t.Errorf("day %d has %d", day, got)
 		}
 	}
@@ -104,7 +100,7 @@ func TestDayOfManyNames(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	d := node(t, pgstore.Options{URL: url})
-	noon := calendarOf(d)
+	noon := noonOf(d)
 	const names = codec.MaxDayNames + 8
 	for what, c := range map[string]struct {
 		host, wallet string
@@ -125,16 +121,16 @@ func TestDayOfManyNames(t *testing.T) {
 			wallet := of(c.wallet, i) + what
 			wallets = append(wallets, wallet)
 			for range 2 {
-				spends(t, d, k, of(c.host, i), wallet, noon.at(0))
+				spends(t, d, k, of(c.host, i), wallet, noon)
 			}
 		}
-		if got := spentOn(t, d, k, noon.at(0), wallets...); got != [3]int{2 * names, 2 * names, 2 * names} {
+		if got := spentOn(t, d, k, noon, wallets...); got != [3]int{2 * names, 2 * names, 2 * names} {
 			t.Errorf("%s: %d", what, got)
 		}
 		if n := run(t, url, `SELECT count(*) FROM spend_days WHERE key_id = '`+k.ID+`'`); n != c.apart {
 			t.Errorf("%s: %d days stand apart", what, n)
 		}
-		spends(t, d, k, "api.example.com", "w", noon.at(1)) // the next day has room again
+		spends(t, d, k, "api.example.com", "w", noon.AddDate(0, 0, 1)) // the next day has room again
 		if n := run(t, url, `SELECT count(*) FROM sheets WHERE key_id = '`+k.ID+`'`); n != 1 {
 			t.Errorf("%s: %d sheets have a day", what, n)
 		}
@@ -147,14 +143,49 @@ func TestDayOfManyNames(t *testing.T) {
 	}
 }
 
+// Sums that are damaged stay as they are: events are refused, also those that are booked together.
+func TestDamagedDay(t *testing.T) {
+	t.Parallel()
+	url := fresh(t, pgtest.Start(t))
+	d := node(t, pgstore.Options{URL: url})
+	k := keyOn(t, d)
+	pays(t, d, k, 1)
+	payments := []*pay.Payment{begin(t, d, k), begin(t, d, k), begin(t, d, k)}
+	run(t, url, `UPDATE sheets SET spent = '\x01' WHERE key_id IS NOT NULL`)
+	release := held(t, url, `SELECT FROM locks WHERE name = 'key/`+k.ID+`' FOR UPDATE`)
+	failed := make(chan error, len(payments))
+	for i, p := range payments {
+		go func() {
+			_, _, err := d.Record(context.Background(), settledOf(p))
+			failed <- err
+		}()
+		if i == 0 {
+			blocked(t, url, 1) // the others wait for the next batch, and share it
+		}
+	}
+	wait(t, "the other outcomes are queued", func() bool { return d.Queued() == len(payments)-1 })
+	release()
+	for range payments {
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("an outcome: %v", err)
+		}
+	}
+	if n := run(t, url, `SELECT count(*) FROM sheets WHERE spent = '\x01'`); n != 1 {
+		t.Error("the damaged sums were replaced")
+	}
+	if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("check: %v", err)
+	}
+}
+
 // A database of schema 2 has the days in rows of their own, and hashes without keys. What was spent counts on, and repeats
 // are recognized: with an idempotency key, and without one.
 func TestUpgradeKeepsDaysAndRepeats(t *testing.T) {
 	t.Parallel()
 	url := fresh(t, pgtest.Start(t))
 	d := node(t, pgstore.Options{URL: url})
-	k, noon := keyOn(t, d), calendarOf(d)
-	spends(t, d, k, "api.example.com", "w", noon.at(0))
+	k, noon := keyOn(t, d), noonOf(d)
+	spends(t, d, k, "api.example.com", "w", noon)
 	calls := []*pay.Begin{callOf(k, d.Now()), callOf(k, d.Now())}
 	calls[0].IdempotencyKey, calls[0].New.IdempotencyKey = "order 1", "order 1"
 	var ids []string
@@ -186,8 +217,8 @@ func TestUpgradeKeepsDaysAndRepeats(t *testing.T) {
 			t.Errorf("a repeat of call %d: %+v, %v", i, begun, err)
 		}
 	}
-	spends(t, d, k, "api.example.com", "w", noon.at(0))
-	if got := spentOn(t, d, k, noon.at(0), "w"); got != [3]int{2, 2, 2} {
+	spends(t, d, k, "api.example.com", "w", noon)
+	if got := spentOn(t, d, k, noon, "w"); got != [3]int{2, 2, 2} {
 		t.Errorf("today has %d", got)
 	}
 	page, err := d.ListSpend(t.Context(), []string{k.ID, uuid.NewString()}, pay.OrganizationSpendQuery{Limit: 10, Host: "api.example.com"})
@@ -212,16 +243,7 @@ func TestSearchesOfYoungDatabase(t *testing.T) {
 	var all sync.WaitGroup
 	for range 128 {
 		all.Go(func() {
-			for range 10 {
-				begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
-				if err == nil {
-					_, _, err = d.Record(t.Context(), settledOf(begun.Payment))
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
+			pays(t, d, k, 10)
 		})
 	}
 	all.Wait()

@@ -155,17 +155,7 @@ func TestSumsOfSharedWallet(t *testing.T) {
 	for i := range keys {
 		k := keyOn(t, nodes[0])
 		all.Go(func() {
-			for range payments {
-				d := nodes[i%len(nodes)]
-				begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
-				if err == nil {
-					_, _, err = d.Record(t.Context(), settledOf(begun.Payment))
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
+			pays(t, nodes[i%len(nodes)], k, payments)
 		})
 	}
 	all.Wait()

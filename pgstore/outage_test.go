@@ -52,6 +52,21 @@ func settledOf(p *pay.Payment) pay.Outcome {
 	}
 }
 
+// pays makes payments of a key, one after the other.
+func pays(t *testing.T, d *pgstore.DB, k pay.Key, n int) {
+	t.Helper()
+	for range n {
+		begun, err := d.Begin(t.Context(), callOf(k, d.Now()))
+		if err == nil {
+			_, _, err = d.Record(t.Context(), settledOf(begun.Payment))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
 // paidOnce checks that payments are settled, each with one event, and that the books are right.
 func paidOnce(t *testing.T, d *pgstore.DB, k pay.Key, list ...*pay.Payment) {
 	t.Helper()
