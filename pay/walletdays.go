@@ -10,6 +10,12 @@ type WalletDay struct {
 	Withdrawn Sum       // by withdrawals
 }
 
+// Add adds what else left the wallet on the day.
+func (d *WalletDay) Add(o WalletDay) {
+	d.Spent.Add(o.Spent)
+	d.Withdrawn.Add(o.Withdrawn)
+}
+
 // Event adds a spend event of a payment from the wallet.
 func (d *WalletDay) Event(p *Payment, e *SpendEvent) {
 	if p.Withdraws() {

@@ -136,7 +136,7 @@ func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
 		d := s.days[dayQuestion(e.KeyID, n)]
 		d.Add(e)
 		d.changed = true
-		s.draw(from, func(sums *pay.WalletDay) { sums.Event(p, e) })
+		s.drawnFrom(from).Event(p, e)
 	}
 	s.events = append(s.events, e)
 	if e.Host != "" {
@@ -169,19 +169,19 @@ func (s *state) setApart(keyID string, sh *sheet) {
 	q := dayQuestion(keyID, d.number)
 	s.days[q], s.answered[q] = &spendDay{Day: d.spent, changed: true}, true
 	for _, one := range d.drawn {
-		s.draw(drawnDay{one.WalletID, d.number, keyID}, func(sums *pay.WalletDay) {
-			sums.Spent.Add(one.Spent)
-			sums.Withdrawn.Add(one.Withdrawn)
-		})
+		s.drawnFrom(drawnDay{one.WalletID, d.number, keyID}).Add(one.WalletDay)
 	}
 	sh.day = nil
 }
 
-// draw adds to what a key drew from a wallet on a day, in wallet_days.
-func (s *state) draw(from drawnDay, add func(*pay.WalletDay)) {
+// drawnFrom returns what the batch adds to a row of wallet_days, which it makes if need be.
+func (s *state) drawnFrom(from drawnDay) *pay.WalletDay {
 	sums := s.drawn[from]
-	add(&sums)
-	s.drawn[from] = sums
+	if sums == nil {
+		sums = new(pay.WalletDay)
+		s.drawn[from] = sums
+	}
+	return sums
 }
 
 // drawOn counts an event in the wallets of a day in a sheet. Each has a row of wallet_days, by which the key is found.
@@ -189,10 +189,10 @@ func (s *state) drawOn(d *day, from drawnDay, p *pay.Payment, e *pay.SpendEvent)
 	i := codec.IndexOfWallet(d.drawn, from.wallet)
 	if i < 0 {
 		if len(d.drawn) >= maxDrawn {
-			s.draw(from, func(sums *pay.WalletDay) { sums.Event(p, e) })
+			s.drawnFrom(from).Event(p, e)
 			return
 		}
-		s.draw(from, func(*pay.WalletDay) {})
+		s.drawnFrom(from)
 		i, d.drawn = len(d.drawn), append(d.drawn, codec.Drawn{WalletID: from.wallet})
 	}
 	d.drawn[i].Event(p, e)
@@ -315,11 +315,9 @@ func visitWalletDays(ctx context.Context, q querier, visit func(string, pay.Wall
 		part, err := sumsOf(sums)
 		list, drawnErr := codec.DecodeDrawn(drawn)
 		if i := codec.IndexOfWallet(list, id); i >= 0 {
-			part.Spent.Add(list[i].Spent)
-			part.Withdrawn.Add(list[i].Withdrawn)
+			part.Add(list[i].WalletDay)
 		}
-		sum.Spent.Add(part.Spent)
-		sum.Withdrawn.Add(part.Withdrawn)
+		sum.Add(part)
 		return errors.Join(err, drawnErr)
 	}, `SELECT w.wallet_id, w.day, concat_ws(' ', w.spent_count, w.spent, w.spent_back, w.withdrawn_count, w.withdrawn, w.withdrawn_back), s.drawn
 		FROM wallet_days w LEFT JOIN sheets s ON s.key_id = w.key_id AND s.day = w.day WHERE `+where+` ORDER BY w.wallet_id, w.day`, args...)

@@ -288,7 +288,7 @@ func (s *state) empty(q question) {
 	case askKept:
 		s.kept[q.a] = nil
 	case askDay:
-		if s.days[q] == nil { // a sheet has set it apart
+		if s.days[q] == nil { // else the batch has set it apart
 			s.days[q] = new(spendDay)
 		}
 	}

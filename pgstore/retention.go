@@ -111,7 +111,7 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 				keys, hashes = append(keys, p.KeyID), append(hashes, []byte(hashed(p.IdempotencyKey)))
 				attempts = append(attempts, int64(min(p.Attempt, math.MaxInt64))) //nolint:gosec // bounded
 			}
-			return err
+			return nil
 		}, `SELECT row, payload FROM payments WHERE id = ANY($1)`, old)
 		if err != nil {
 			return err

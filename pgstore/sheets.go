@@ -23,7 +23,7 @@ type sheet struct {
 	stored, changed bool
 }
 
-// seen remembers of a sheet what tells which questions it will answer.
+// seen holds what a node remembers of a sheet: which counters and which day it probably has.
 type seen struct {
 	counters []pay.Counter
 	day      int32 // noDay: none

@@ -99,7 +99,7 @@ type state struct {
 	order    []string        // of those
 	touched  map[pay.Counter]bool
 	events   []*pay.SpendEvent
-	drawn    map[drawnDay]pay.WalletDay // is added to what the database has
+	drawn    map[drawnDay]*pay.WalletDay // is added to what the database has
 	setMarks map[string]bool
 	asked    map[string]bool // approvals; true: new
 	dropped  []string        // approvals
@@ -132,7 +132,7 @@ func newState(r *reads, known memory[seen], n int) *state {
 		paid: map[question]bool{}, marks: map[string]pay.NoticeMark{}, setMarks: map[string]bool{},
 		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
 		kept: map[string][]string{}, asked: map[string]bool{}, settings: map[string][]byte{},
-		days: map[question]*spendDay{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]pay.WalletDay{},
+		days: map[question]*spendDay{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]*pay.WalletDay{},
 	}
 }
 
