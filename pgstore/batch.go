@@ -132,7 +132,7 @@ func (b *batch) try(ctx context.Context) error {
 				_, _ = c.Exec(ended, "rollback") // a connection that cannot is not used again
 			}
 		}()
-		s := newState(b.reads, b.known, b.expected())
+		s := newState(b.reads, b.known, len(b.ops))
 		s.careful, s.holds = b.careful, b.holds
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
@@ -146,14 +146,6 @@ func (b *batch) try(ctx context.Context) error {
 		err = &lostConnection{err}
 	}
 	return err
-}
-
-// expected guesses how many operations the batch will have once others have joined.
-func (b *batch) expected() int {
-	if b.lane == nil {
-		return len(b.ops)
-	}
-	return max(len(b.ops), b.lane.last)
 }
 
 // decide runs the operations. Those that lack an answer ask together, and run again behind the others.
@@ -198,8 +190,8 @@ func guard(f func() error) (err error) {
 // errLockGone: a lock that this node knows has no row any more, because the database lost its newest commits.
 var errLockGone = errors.New("a lock is missing in the database")
 
-// begin starts the transaction, takes the locks, and asks the first questions. A busy lane gathers before
-// it asks.
+// begin starts the transaction, takes the locks, and asks the first questions. Nodes that wait for a lock wait for this
+// trip and the next: so both go together.
 func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	trip.Queue("begin isolation level read committed")
@@ -212,9 +204,8 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	first := trip.Len()
 	trip.Queue(takeLocks, bytesFrom(b.locks))
-	gathers := b.lane != nil && (b.lane.last > 1 || len(b.ops) > 1)
-	if !gathers {
-		b.want(s)
+	for _, i := range b.live {
+		b.ops[i].ask(s)
 	}
 	asked := s.queue(&trip)
 	began := time.Now()
@@ -226,26 +217,28 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	if err == nil {
 		err = s.receive(answers, asked)
 	}
-	if err = errors.Join(err, answers.Close()); err == nil && gathers {
+	if err = errors.Join(err, answers.Close()); err == nil && b.lane != nil {
 		err = b.gather(ctx, c, s)
 	}
 	b.meters.lockTime.Add(int64(time.Since(began)))
 	return err
 }
 
-// gather asks the first questions, also those of operations that were queued while the locks were waited
-// for. These join, so that fewer batches share the work, if no other batch has the further locks that they need: a
-// batch that has locks must not wait for more.
+// gather asks the first questions of operations that were queued while the locks were waited for. These join, so that
+// fewer batches share the work, if no other batch has the further locks that they need: a batch that has locks must
+// not wait for more.
 func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
-	var more []string
 	joining := b.lane.joining(maxBatch - len(b.ops))
+	if len(joining) == 0 {
+		return nil
+	}
+	var more []string
 	for _, o := range joining {
 		more = append(more, o.locks...)
 		o.ask(s)
 	}
 	slices.Sort(more)
 	more = slices.DeleteFunc(slices.Compact(more), b.holds)
-	b.want(s)
 	var trip pgx.Batch
 	if len(more) > 0 {
 		trip.Queue(takeFreeLocks, bytesFrom(more))
@@ -294,13 +287,6 @@ func (b *batch) haveMore(answers pgx.BatchResults, n int) error {
 	}
 	slices.Sort(b.locks)
 	return err
-}
-
-// want asks what the operations are known to ask.
-func (b *batch) want(s *state) {
-	for _, i := range b.live {
-		b.ops[i].ask(s)
-	}
 }
 
 // haveLocks reads the answer to takeLocks. Without all rows, other nodes may hold the same locks.

@@ -28,8 +28,8 @@ type lane struct {
 	ops chan *op
 	// aside holds operations that were looked at and did not join a batch, oldest first.
 	aside []*op
-	// last is the number of operations of the last batch: behind a busy one the next gathers as many as it can.
-	last int
+	// returning counts the callers that have not yet received their answers.
+	returning sync.WaitGroup
 }
 
 // laneOf chooses the lane of operations with such locks: by the first one, because those that keys share
@@ -53,8 +53,11 @@ func (d *DB) commit() {
 	all.Wait()
 }
 
+// commitLane writes the batches of a lane. Each begins once the callers of the one before have their answers: many come
+// back at once, and take part from the start.
 func (d *DB) commitLane(ctx context.Context, l *lane) {
 	for {
+		l.returning.Wait()
 		if len(l.aside) > 0 {
 			d.serve(ctx, l, l.drain(nil), false)
 			continue
@@ -139,9 +142,6 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 		b.lane = l
 	}
 	err := b.write(ctx, ops)
-	if !alone {
-		l.last = len(b.ops)
-	}
 	d.meters.batches.Add(1)
 	d.meters.operations.Add(uint64(len(b.ops)))
 	d.meters.batchTime.Add(int64(time.Since(began)))
@@ -174,6 +174,8 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 		case b.results[i] == nil && o.done != nil:
 			o.done()
 		}
+		l.returning.Add(1)
+		o.returning = &l.returning
 		o.answer <- b.results[i]
 	}
 	l.giveBack(again)

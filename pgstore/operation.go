@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/purserpay/purser/pay"
@@ -32,6 +33,8 @@ type op struct {
 
 	state  atomic.Int32
 	answer chan error
+	// returning, if any, is told when the caller has the answer.
+	returning *sync.WaitGroup
 }
 
 // States of an op. A caller can leave only before the committer has taken it.
@@ -68,6 +71,14 @@ func (o *op) lockNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// received returns an answer to the caller.
+func (o *op) received(err error) error {
+	if o.returning != nil {
+		o.returning.Done()
+	}
+	return err
+}
+
 // do queues an operation and waits until it is durable.
 func (d *DB) do(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil && !o.outlivesCaller {
@@ -92,7 +103,7 @@ func (d *DB) do(ctx context.Context, o *op) error {
 	}
 	select {
 	case err := <-o.answer:
-		return err
+		return o.received(err)
 	case <-d.finished:
 	case <-leaves:
 		if o.state.CompareAndSwap(waiting, left) {
@@ -100,13 +111,13 @@ func (d *DB) do(ctx context.Context, o *op) error {
 		}
 		select {
 		case err := <-o.answer:
-			return err
+			return o.received(err)
 		case <-d.finished:
 		}
 	}
 	select {
 	case err := <-o.answer:
-		return err
+		return o.received(err)
 	default:
 		return errClosed
 	}

@@ -45,6 +45,7 @@ func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 			{"enable_hashjoin", "off"},
 			{"enable_mergejoin", "off"},
 			{"jit", "off"},
+			{"max_parallel_workers_per_gather", "0"},
 		} {
 			var refused *pgconn.PgError
 			if _, err := c.Exec(ctx, `SELECT set_config($1, $2, false)`, setting[0], setting[1]); err != nil && !errors.As(err, &refused) {
