@@ -2,8 +2,11 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/internal/codec"
@@ -49,6 +52,24 @@ func (d *DB) SynchronousCommit(ctx context.Context) (list string) {
 		list += is + " "
 	}
 	return list
+}
+
+// Plans returns how a query runs on the connections of both pools.
+func (d *DB) Plans(ctx context.Context, query string) (readers, writers string, err error) {
+	plan := func(p *pgxpool.Pool) string {
+		rows, queryErr := p.Query(ctx, `EXPLAIN `+query)
+		lines, rowsErr := pgx.CollectRows(rows, pgx.RowTo[string])
+		err = errors.Join(err, queryErr, rowsErr)
+		return strings.Join(lines, "\n")
+	}
+	return plan(d.pool), plan(d.writers), err
+}
+
+// Nothing queues an operation that changes nothing. receive tells the lane that the caller has the answer.
+func (d *DB) Nothing(keyID string) (answer <-chan error, receive func()) {
+	o := &op{locks: []string{keyLock(keyID)}, run: func(*state) error { return nil }, answer: make(chan error, 1)}
+	d.laneOf(o.locks).ops <- o
+	return o.answer, func() { _ = o.received(nil) }
 }
 
 // FlushBy sets the statement that makes commits durable.
