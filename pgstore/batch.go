@@ -190,8 +190,8 @@ func guard(f func() error) (err error) {
 // errLockGone: a lock that this node knows has no row any more, because the database lost its newest commits.
 var errLockGone = errors.New("a lock is missing in the database")
 
-// begin starts the transaction, takes the locks, and asks the first questions. Nodes that wait for a lock wait for this
-// trip and the next: so both go together.
+// begin starts the transaction, takes the locks, and asks the first questions. It does so in one trip, because other nodes
+// may wait for the locks.
 func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	trip.Queue("begin isolation level read committed")

@@ -62,7 +62,8 @@ func (d *DB) Plans(ctx context.Context, query string) (readers, writers string, 
 		err = errors.Join(err, queryErr, rowsErr)
 		return strings.Join(lines, "\n")
 	}
-	return plan(d.pool), plan(d.writers), err
+	readers, writers = plan(d.pool), plan(d.writers)
+	return readers, writers, err
 }
 
 // Nothing queues an operation that changes nothing. receive tells the lane that the caller has the answer.
