@@ -66,8 +66,8 @@ func (d *DB) Plans(ctx context.Context, query string) (readers, writers string, 
 	return readers, writers, err
 }
 
-// Nothing queues an operation that changes nothing. receive tells the lane that the caller has the answer.
-func (d *DB) Nothing(keyID string) (answer <-chan error, receive func()) {
+// QueueNothing queues an operation that changes nothing. receive tells the lane that the caller has the answer.
+func (d *DB) QueueNothing(keyID string) (answer <-chan error, receive func()) {
 	o := &op{locks: []string{keyLock(keyID)}, run: func(*state) error { return nil }, answer: make(chan error, 1)}
 	d.laneOf(o.locks).ops <- o
 	return o.answer, func() { _ = o.received(nil) }

@@ -28,7 +28,7 @@ type lane struct {
 	ops chan *op
 	// aside holds operations that were looked at and did not join a batch, oldest first.
 	aside []*op
-	// returning counts the callers that have not yet received their answers.
+	// returning counts the callers that were answered and have not yet received it.
 	returning sync.WaitGroup
 }
 
@@ -53,8 +53,8 @@ func (d *DB) commit() {
 	all.Wait()
 }
 
-// commitLane writes the batches of a lane. Each begins once the callers of the one before have their answers: many come
-// back at once, and take part from the start.
+// commitLane writes the batches of a lane. Each begins once the callers of the one before have their answers. Those that
+// come back at once take part from the start.
 func (d *DB) commitLane(ctx context.Context, l *lane) {
 	for {
 		l.returning.Wait()

@@ -9,19 +9,19 @@ import (
 	"github.com/purserpay/purser/pgstore"
 )
 
-// What callers queue before all of them have their answers goes into one batch.
+// What callers queue before those of the last batch have their answers goes into one batch.
 func TestBatchWaitsForCallers(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	url := fresh(t, server)
 	d, other := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
 	k := keyOn(t, d)
-	answer, receive := d.Nothing(k.ID)
+	answer, receive := d.QueueNothing(k.ID)
 	first := <-answer
 	before := d.Stats()
-	second, receiveSecond := d.Nothing(k.ID)
+	second, receiveSecond := d.QueueNothing(k.ID)
 	pays(t, other, k, 5) // takes longer than a batch
-	third, receiveThird := d.Nothing(k.ID)
+	third, receiveThird := d.QueueNothing(k.ID)
 	receive()
 	if err := errors.Join(first, <-second, <-third); err != nil {
 		t.Error(err)

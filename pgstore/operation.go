@@ -33,7 +33,7 @@ type op struct {
 
 	state  atomic.Int32
 	answer chan error
-	// returning, if any, is told when the caller has the answer.
+	// returning is that of the lane that has answered; nil: no lane waits for this caller.
 	returning *sync.WaitGroup
 }
 
@@ -71,7 +71,7 @@ func (o *op) lockNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// received returns an answer to the caller.
+// received tells the lane that the caller has the answer, and returns it.
 func (o *op) received(err error) error {
 	if o.returning != nil {
 		o.returning.Done()
