@@ -209,7 +209,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	asked := s.queue(&trip)
 	began := time.Now()
-	answers := c.SendBatch(ctx, &trip)
+	answers := send(ctx, c, &trip)
 	err := execAll(answers, first)
 	if err == nil {
 		err = b.haveLocks(answers)
@@ -244,7 +244,7 @@ func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 		trip.Queue(takeFreeLocks, bytesFrom(more))
 	}
 	asked := s.queue(&trip)
-	answers := c.SendBatch(ctx, &trip)
+	answers := send(ctx, c, &trip)
 	err := b.haveMore(answers, len(more))
 	if err == nil {
 		err = s.receive(answers, asked)
@@ -339,7 +339,7 @@ func execAll(answers pgx.BatchResults, n int) error {
 func (b *batch) ask(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	asked := s.queue(&trip)
-	answers := c.SendBatch(ctx, &trip)
+	answers := send(ctx, c, &trip)
 	return errors.Join(s.receive(answers, asked), answers.Close())
 }
 
@@ -364,7 +364,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		trip.Queue(b.flush)
 	}
 	b.committing = wrote
-	answers := c.SendBatch(ctx, &trip)
+	answers := send(ctx, c, &trip)
 	err := execAll(answers, commits)
 	b.visible = wrote && err == nil
 	err = errors.Join(err, execAll(answers, trip.Len()-commits), answers.Close())

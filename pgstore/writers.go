@@ -59,6 +59,7 @@ func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 			return err
 		}
 		d.flushes.Store(err == nil)
+		keepBuffers(c)
 		return nil
 	}
 	return config
