@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,26 +46,66 @@ func (s *state) needs(lock string) error {
 	return errLocks
 }
 
+// held is a counter whose lock a batch has.
+type held struct {
+	codec.CounterValue
+	// apart: it has a row of its own. touched: it was changed.
+	apart, touched bool
+}
+
+// find returns a counter under the lock; nil: it was not read, or nothing has it.
+func (sh *sheet) find(c pay.Counter) *held {
+	for _, list := range [...][]held{sh.counters, sh.others} {
+		for i := range list {
+			if list[i].Counter == c {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// set changes a counter.
+func (sh *sheet) set(v codec.CounterValue) {
+	sh.touched = true
+	if h := sh.find(v.Counter); h != nil {
+		h.Amount, h.touched = v.Amount, true
+		return
+	}
+	sh.others = append(sh.others, held{CounterValue: v, touched: true})
+}
+
+// find returns a counter whose lock the batch has; nil: it was not read, or nothing has it.
+func (s *state) find(c pay.Counter) *held {
+	if sh := s.sheets[lockOf(c)]; sh != nil {
+		return sh.find(c)
+	}
+	return nil
+}
+
 // takeCounter takes a counter that stands apart, if the batch has its lock.
 func takeCounter(s *state, f *answer) error {
 	name := pay.Counter(f.b)
-	if _, read := s.counters[name]; read || !s.holds(lockOf(name)) {
+	lock := lockOf(name)
+	if s.find(name) != nil || !s.holds(lock) {
 		return nil
 	}
 	amount, err := x402.ParseAmount(f.id)
 	if err != nil {
 		return fmt.Errorf("counter %s: %w", name, err)
 	}
-	s.counters[name], s.apart[name] = amount, true
+	sh := s.sheet(lock)
+	sh.others = append(sh.others, held{CounterValue: codec.CounterValue{Counter: name, Amount: amount}, apart: true})
 	return nil
 }
 
 // expects reports whether a counter was read, or probably comes with its sheet.
 func (s *state) expects(c pay.Counter) bool {
-	if _, read := s.counters[c]; read {
+	lock := lockOf(c)
+	if sh := s.sheets[lock]; sh != nil && sh.find(c) != nil {
 		return true
 	}
-	known, _ := s.known.Get(lockOf(c))
+	known, _ := s.known.Get(lock)
 	return slices.Contains(known.counters, c)
 }
 
@@ -76,45 +115,48 @@ func (s *state) count(changes []pay.CounterChange) error {
 	if err != nil {
 		return err
 	}
-	for c, v := range values {
-		s.counters[c], s.touched[c] = v, true
+	for _, v := range values {
+		s.sheet(lockOf(v.Counter)).set(v)
 	}
 	return nil
 }
 
 // counted returns what the counters become.
-func (s *state) counted(changes []pay.CounterChange) (map[pay.Counter]x402.Amount, error) {
-	values := map[pay.Counter]x402.Amount{}
+func (s *state) counted(changes []pay.CounterChange) ([]codec.CounterValue, error) {
+	values := make([]codec.CounterValue, 0, len(changes))
 	var lacks error
 	for _, c := range changes {
 		if c.Amount.IsZero() && !c.Set {
 			continue
 		}
-		have, ok := values[c.Counter]
-		if !ok {
-			var err error
-			if have, err = s.counter(c.Counter); err != nil {
+		i := slices.IndexFunc(values, func(v codec.CounterValue) bool { return v.Counter == c.Counter })
+		if i < 0 {
+			have, err := s.counter(c.Counter)
+			if err != nil {
 				if lacks == nil || len(s.unlocked) > 0 {
 					lacks = err
 				}
 				continue
 			}
+			i, values = len(values), append(values, codec.CounterValue{Counter: c.Counter, Amount: have})
 		}
-		value, err := c.Apply(have)
+		value, err := c.Apply(values[i].Amount)
 		if err != nil {
 			return nil, err
 		}
-		values[c.Counter] = value
+		values[i].Amount = value
 	}
 	return values, lacks
 }
 
 // counter reads a counter whose lock the batch has: errAsk, errLocks.
 func (s *state) counter(c pay.Counter) (x402.Amount, error) {
-	if amount, read := s.counters[c]; read {
-		return amount, nil
-	}
 	lock := lockOf(c)
+	if sh := s.sheets[lock]; sh != nil {
+		if h := sh.find(c); h != nil {
+			return h.Amount, nil
+		}
+	}
 	if err := s.needs(lock); err != nil {
 		return x402.Amount{}, err
 	}
@@ -125,33 +167,36 @@ func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 	return x402.Amount{}, err // none has it: zero
 }
 
-// arrange returns the counters of a sheet, those that were touched last in front, and those that stand apart from now
-// on. A counter that stands apart enters a sheet only if it displaces none: else they would take turns.
-func (s *state) arrange(was []codec.CounterValue, touched []pay.Counter) (next, over []codec.CounterValue) {
-	var list, last []codec.CounterValue
-	for _, c := range touched {
-		v := codec.CounterValue{Counter: c, Amount: s.counters[c]}
-		if s.apart[c] {
-			last = append(last, v)
-		} else {
-			list = append(list, v)
+// arrange decides which counters stand in the sheet, those that were touched last in front. It returns those that must be
+// written apart, and the names of those that leave the rows of their own. A counter that stands apart enters a sheet only
+// if it displaces none: else they would take turns.
+func (sh *sheet) arrange() (over []held, gone array[[]byte]) {
+	list := make([]held, 0, len(sh.counters)+len(sh.others))
+	add := func(from []held, wants func(held) bool) {
+		for _, h := range from {
+			if wants(h) {
+				list = append(list, h)
+			}
 		}
 	}
-	for _, v := range was {
-		if !s.touched[v.Counter] {
-			list = append(list, v)
-		}
-	}
-	size := 0
-	for i, v := range slices.Concat(list, last) {
-		switch size += v.Size(); {
+	add(sh.counters, func(h held) bool { return h.touched })
+	add(sh.others, func(h held) bool { return h.touched && !h.apart })
+	add(sh.counters, func(h held) bool { return !h.touched })
+	add(sh.others, func(h held) bool { return h.touched && h.apart })
+	size, n := 0, 0
+	for _, h := range list {
+		switch size += h.Size(); {
 		case size <= sheetSize:
-			next = append(next, v)
-		case i >= len(list) || !v.Amount.IsZero(): // zero is the amount of a counter that is nowhere
-			over = append(over, v)
+			if h.apart {
+				gone = append(gone, []byte(h.Counter))
+			}
+			n++
+		case h.apart || !h.Amount.IsZero(): // zero is the amount of a counter that is nowhere
+			over = append(over, h)
 		}
 	}
-	return next, over
+	sh.counters = list[:n]
+	return over, gone
 }
 
 // Counter reads a counter.
@@ -199,7 +244,7 @@ func visitCounters(ctx context.Context, q querier, prefix pay.Counter, lock stri
 	sorted := false
 	before := func(c pay.Counter) (err error) {
 		if !sorted {
-			slices.SortFunc(inSheets, func(a, b codec.CounterValue) int { return cmp.Compare(a.Counter, b.Counter) })
+			slices.SortFunc(inSheets, codec.ByName)
 			sorted = true
 		}
 		for err == nil && len(inSheets) > 0 && (c == "" || inSheets[0].Counter < c) {

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,12 +14,13 @@ import (
 // sheet holds the row of a lock: what changes with nearly each operation under it. So an operation reads one row and
 // writes one.
 type sheet struct {
-	// counters: of those that the lock guards, the ones that changed last.
-	counters []codec.CounterValue
+	// counters: of those that the lock guards, the ones that changed last. others are not in the row: those that were read
+	// apart, and new ones.
+	counters, others []held
 	// day has what a key spent on its newest day; nil: nothing, or its sums have no room here.
 	day *day
-	// stored: the database has the row. changed: day must be written; so must counters that were touched.
-	stored, changed bool
+	// stored: the database has the row. changed: day must be written. touched: so must counters.
+	stored, changed, touched bool
 }
 
 // seen holds what a node remembers of a sheet: which counters and which day it probably has.
@@ -49,23 +49,26 @@ func (s *state) sheet(lock string) *sheet {
 // takeSheet takes a sheet, if the batch has its lock: else it may change any moment.
 func takeSheet(s *state, f *answer) error {
 	lock := string(f.b)
-	if s.sheets[lock] != nil || !s.holds(lock) {
+	if !s.holds(lock) {
 		return nil
 	}
-	list, err := codec.DecodeCounters(f.row)
+	sh := s.sheet(lock)
+	if sh.stored {
+		return nil
+	}
+	sh.stored, sh.counters = true, make([]held, 0, usualCounters)
+	err := codec.VisitCounters(f.row, func(v codec.CounterValue) { sh.counters = append(sh.counters, held{CounterValue: v}) })
 	if err != nil {
 		return fmt.Errorf("sheet %s: %w", lock, err)
 	}
-	sh := &sheet{counters: list, stored: true}
 	if f.n != noDay {
 		sh.day = &day{number: int32(f.n), row: f.payload, drawnRow: f.more} //nolint:gosec // of an integer column
 	}
-	s.sheets[lock] = sh
-	for _, v := range list {
-		s.counters[v.Counter] = v.Amount
-	}
 	return nil
 }
+
+// usualCounters is the room for the counters of a sheet.
+const usualCounters = 8
 
 // remember takes note of a lock that has a row, and of the sheet that the batch has left for it.
 func (s *state) remember(lock string) {
@@ -82,11 +85,11 @@ func (s *state) remember(lock string) {
 	if sh.day != nil {
 		is.day = sh.day.number
 	}
-	same := func(v codec.CounterValue, c pay.Counter) bool { return v.Counter == c }
-	if !slices.EqualFunc(sh.counters, was.counters, same) {
+	unknown := func(h held) bool { return !slices.Contains(was.counters, h.Counter) }
+	if len(sh.counters) != len(was.counters) || slices.ContainsFunc(sh.counters, unknown) {
 		is.counters = make([]pay.Counter, len(sh.counters))
-		for i, v := range sh.counters {
-			is.counters[i] = v.Counter
+		for i, h := range sh.counters {
+			is.counters[i] = h.Counter
 		}
 	} else if known && is.day == was.day {
 		return
@@ -101,8 +104,14 @@ type sheetColumns struct {
 	day                          array[*int32]
 }
 
+// newSheetColumns has room for n sheets.
+func newSheetColumns(n int) *sheetColumns {
+	bytes := func() array[[]byte] { return make(array[[]byte], 0, n) }
+	return &sheetColumns{bytes(), bytes(), bytes(), bytes(), make(array[*string], 0, n), make(array[*int32], 0, n)}
+}
+
 func (c *sheetColumns) add(lock string, sh *sheet) {
-	c.name, c.counters = append(c.name, []byte(lock)), append(c.counters, codec.EncodeCounters(sh.counters))
+	c.name, c.counters = append(c.name, []byte(lock)), append(c.counters, sh.encodeCounters())
 	if sh.day == nil {
 		c.key, c.day, c.spent, c.drawn = append(c.key, nil), append(c.day, nil), append(c.spent, nil), append(c.drawn, nil)
 		return
@@ -112,33 +121,33 @@ func (c *sheetColumns) add(lock string, sh *sheet) {
 	c.spent, c.drawn = append(c.spent, sh.day.row), append(c.drawn, sh.day.drawnRow)
 }
 
+// encodeCounters makes the row of counters, as codec.EncodeCounters does.
+func (sh *sheet) encodeCounters() []byte {
+	size := 1
+	for i := range sh.counters {
+		size += sh.counters[i].Size()
+	}
+	to := append(make([]byte, 0, size), codec.CountersVersion)
+	for i := range sh.counters {
+		to = codec.AppendCounter(to, sh.counters[i].CounterValue)
+	}
+	return to
+}
+
 func (c *sheetColumns) args() []any { return []any{c.name, c.counters, c.key, c.day, c.spent, c.drawn} }
 
 // flushSheets writes the sheets that the batch has changed. What has no room there stands apart.
 func (s *state) flushSheets(b *pgx.Batch) {
-	touched := map[string][]pay.Counter{}
-	for _, c := range slices.Sorted(maps.Keys(s.touched)) {
-		lock := lockOf(c)
-		touched[lock] = append(touched[lock], c)
-	}
-	var changed, fresh sheetColumns
+	changed, fresh := newSheetColumns(len(s.sheets)), newSheetColumns(0)
 	var apart, gone array[[]byte]
 	var amounts []string
-	for lock := range touched {
-		s.sheet(lock)
-	}
 	for lock, sh := range s.sheets {
-		if len(touched[lock]) > 0 {
-			next, over := s.arrange(sh.counters, touched[lock])
-			for _, v := range next {
-				if s.apart[v.Counter] {
-					gone = append(gone, []byte(v.Counter))
-				}
+		if sh.touched {
+			over, left := sh.arrange()
+			for _, h := range over {
+				apart, amounts = append(apart, []byte(h.Counter)), append(amounts, h.Amount.String())
 			}
-			for _, v := range over {
-				apart, amounts = append(apart, []byte(v.Counter)), append(amounts, v.Amount.String())
-			}
-			sh.counters = next
+			gone = append(gone, left...)
 		} else if !sh.changed {
 			continue
 		}
@@ -152,11 +161,10 @@ func (s *state) flushSheets(b *pgx.Batch) {
 		}
 	}
 	if len(changed.name) > 0 {
-		b.Queue(`UPDATE sheets s SET counters = u.counters, key_id = u.key_id, day = u.day, spent = u.spent, drawn = u.drawn
-			FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[]) u (name, counters, key_id, day, spent, drawn) WHERE s.name = u.name`, changed.args()...)
+		b.Queue(updateSheets, changed.args()...)
 	}
 	if len(fresh.name) > 0 {
-		b.Queue(`INSERT INTO sheets (name, counters, key_id, day, spent, drawn) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[])`, fresh.args()...)
+		b.Queue(insertSheets, fresh.args()...)
 	}
 	if len(apart) > 0 {
 		b.Queue(`INSERT INTO other_counters (name, amount) SELECT name, amount::numeric FROM unnest($1::bytea[], $2::text[]) u (name, amount)
@@ -166,3 +174,10 @@ func (s *state) flushSheets(b *pgx.Batch) {
 		b.Queue(`DELETE FROM other_counters WHERE name = ANY($1)`, gone)
 	}
 }
+
+const (
+	updateSheets = `UPDATE sheets s SET counters = u.counters, key_id = u.key_id, day = u.day, spent = u.spent, drawn = u.drawn
+		FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[]) u (name, counters, key_id, day, spent, drawn) WHERE s.name = u.name`
+	insertSheets = `INSERT INTO sheets (name, counters, key_id, day, spent, drawn)
+		SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[])`
+)

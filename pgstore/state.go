@@ -73,7 +73,6 @@ type state struct {
 	keys       map[string]keyRead
 	uses       map[question]use
 	plans      map[string]pay.PlanName
-	counters   map[pay.Counter]x402.Amount
 	paid       map[question]bool
 	marks      map[string]pay.NoticeMark
 	approvals  map[string]*pay.Approval
@@ -90,14 +89,12 @@ type state struct {
 	unlocked []string
 	// known has what sheets had last.
 	known memory[seen]
-	// sheets holds the sheets that were read, by lock. apart: counters that have rows of their own.
+	// sheets holds the sheets and counters that were read, by lock.
 	sheets map[string]*sheet
-	apart  map[pay.Counter]bool
 
 	// What must be written.
 	wrote    map[string]bool // payments; true: new
 	order    []string        // of those
-	touched  map[pay.Counter]bool
 	events   []*pay.SpendEvent
 	drawn    map[drawnDay]*pay.WalletDay // is added to what the database has
 	setMarks map[string]bool
@@ -123,9 +120,8 @@ type use struct {
 func newState(r *reads, known memory[seen], n int) *state {
 	return &state{
 		reads: r, known: known,
-		answered: make(map[question]bool, 8*n), missing: make(map[question]bool, 8*n),
+		answered: make(map[question]bool, 4*n), missing: make(map[question]bool, 3*n),
 		payments: make(map[string]*pay.Payment, n), wrote: make(map[string]bool, n),
-		counters: make(map[pay.Counter]x402.Amount, 4*n), touched: make(map[pay.Counter]bool, 4*n), apart: map[pay.Counter]bool{},
 		sheets: make(map[string]*sheet, n), authorized: make(map[question]bool, n),
 		sets: make(map[question]map[string]bool, n), hosts: map[question]map[string]uint64{},
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},

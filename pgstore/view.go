@@ -139,15 +139,17 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 	if err := errors.Join(sheetErr, err); err != nil {
 		return err
 	}
-	var names []pay.Counter
-	for c, amount := range v.counters {
-		if strings.HasPrefix(string(c), string(prefix)) && !amount.IsZero() {
-			names = append(names, c)
+	var list []codec.CounterValue
+	if sh := v.sheets[keyLock(key)]; sh != nil {
+		for _, h := range slices.Concat(sh.counters, sh.others) {
+			if strings.HasPrefix(string(h.Counter), string(prefix)) && !h.Amount.IsZero() {
+				list = append(list, h.CounterValue)
+			}
 		}
 	}
-	slices.Sort(names)
-	for _, c := range names {
-		if !visit(c, v.counters[c]) {
+	slices.SortFunc(list, codec.ByName)
+	for _, c := range list {
+		if !visit(c.Counter, c.Amount) {
 			return nil
 		}
 	}

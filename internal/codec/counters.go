@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 
@@ -17,10 +18,16 @@ type CounterValue struct {
 	Amount  x402.Amount
 }
 
+// ByName compares counters by their names.
+func ByName(a, b CounterValue) int { return cmp.Compare(a.Counter, b.Counter) }
+
+// shortCounter is what a counter with a short name takes in a row, in bytes.
+const shortCounter = 48
+
 // Size bounds the bytes that a counter takes in a row.
 func (v CounterValue) Size() int { return binary.MaxVarintLen16 + len(v.Counter) + 1 + 32 }
 
-// EncodeCounters writes the version and the counters in their order, each name behind its length.
+// EncodeCounters writes the version and the counters in their order.
 func EncodeCounters(list []CounterValue) []byte {
 	size := 1
 	for _, v := range list {
@@ -28,27 +35,41 @@ func EncodeCounters(list []CounterValue) []byte {
 	}
 	to := append(make([]byte, 0, size), CountersVersion)
 	for _, v := range list {
-		to = append(binary.AppendUvarint(to, uint64(len(v.Counter))), v.Counter...)
-		to = appendAmount(to, v.Amount)
+		to = AppendCounter(to, v)
 	}
 	return to
 }
 
+// AppendCounter writes a counter behind others: its name behind its length, and its amount.
+func AppendCounter(to []byte, v CounterValue) []byte {
+	to = append(binary.AppendUvarint(to, uint64(len(v.Counter))), v.Counter...)
+	return appendAmount(to, v.Amount)
+}
+
 // DecodeCounters decodes a row; nil is an empty one.
 func DecodeCounters(encoded []byte) (list []CounterValue, err error) {
+	list = make([]CounterValue, 0, len(encoded)/shortCounter)
+	err = VisitCounters(encoded, func(v CounterValue) { list = append(list, v) })
+	return list, err
+}
+
+// VisitCounters decodes a row; nil is an empty one. Counters of a damaged row may have been visited.
+func VisitCounters(encoded []byte, visit func(CounterValue)) error {
 	if encoded == nil {
-		return nil, nil
+		return nil
 	}
 	if len(encoded) == 0 || encoded[0] != CountersVersion {
-		return nil, errors.New("counters of an unknown encoding")
+		return errors.New("counters of an unknown encoding")
 	}
-	d := Parts{Rest: encoded[1:]}
+	d, names := Parts{Rest: encoded[1:]}, string(encoded) // names are parts of it
 	for len(d.Rest) > 0 && !d.Bad {
-		name := d.Bytes(d.Uvarint())
-		list = append(list, CounterValue{pay.Counter(name), d.amount()})
+		name := d.text(names, d.Uvarint())
+		if v := (CounterValue{pay.Counter(name), d.amount()}); !d.Bad {
+			visit(v)
+		}
 	}
 	if d.Bad {
-		return nil, errors.New("counters that are damaged")
+		return errors.New("counters that are damaged")
 	}
-	return list, nil
+	return nil
 }

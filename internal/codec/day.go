@@ -98,12 +98,16 @@ func DecodeDay(encoded []byte) (r Day, err error) {
 	if encoded == nil {
 		return r, nil
 	}
-	err = VisitDay(encoded, func(s pay.Sum) { r.Total = s }, func(kind int, name []byte, s pay.Sum) {
+	text := string(encoded) // names are parts of it
+	err = readDay(encoded, func(s pay.Sum) { r.Total = s }, func(kind, left, from, to int, s pay.Sum) {
 		list := &r.Hosts
 		if kind == TaskSums {
 			list = &r.Tasks
 		}
-		*list = append(*list, pay.NameSum{Name: string(name), Sum: s})
+		if *list == nil {
+			*list = make([]pay.NameSum, 0, left+1) // an event may add one
+		}
+		*list = append(*list, pay.NameSum{Name: text[from:to], Sum: s})
 	})
 	return r, err
 }
@@ -116,6 +120,15 @@ const (
 
 // VisitDay decodes a row without keeping anything of it. named may be nil.
 func VisitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []byte, s pay.Sum)) error {
+	if named == nil {
+		return readDay(encoded, total, nil)
+	}
+	return readDay(encoded, total, func(kind, _, from, to int, s pay.Sum) { named(kind, encoded[from:to], s) })
+}
+
+// readDay reads a row: the sum of the day, and the names, if asked for. It tells how many names of the list are left, with this
+// one, and where in the row the name is.
+func readDay(encoded []byte, total func(pay.Sum), named func(kind, left, from, to int, s pay.Sum)) error {
 	if len(encoded) == 0 || encoded[0] != DayVersion {
 		return errors.New("daily sums of an unknown encoding")
 	}
@@ -129,10 +142,11 @@ func VisitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 		if n > MaxDayNames+1 {
 			d.Bad = true
 		}
-		for ; n > 0 && !d.Bad; n-- {
-			name := d.Bytes(d.Uvarint())
+		for left := int(n); left > 0 && !d.Bad; left-- { //nolint:gosec // bounded
+			size := len(d.Bytes(d.Uvarint()))
+			to := len(encoded) - len(d.Rest)
 			if s := d.sum(); !d.Bad {
-				named(kind, name, s)
+				named(kind, left, to-size, to, s)
 			}
 		}
 	}

@@ -36,6 +36,12 @@ func (d *Parts) Bytes(n uint64) []byte {
 	return b
 }
 
+// text reads n bytes as a part of row, which has all bytes of the row up to its end.
+func (d *Parts) text(row string, n uint64) string {
+	from := len(row) - len(d.Rest)
+	return row[from : from+len(d.Bytes(n))]
+}
+
 func (d *Parts) amount() x402.Amount {
 	b := d.Bytes(1)
 	if d.Bad || b[0] > 32 {

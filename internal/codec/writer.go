@@ -22,7 +22,7 @@ func Encode(p *pay.Payment) Stored {
 // EncodeRow encodes a payment as a paymentRow behind version and label bits. With the bits
 // a filtered listing skips rows without decoding them.
 func EncodeRow(p *pay.Payment) []byte {
-	w := newRowWriter(Version, LabelBits(p.Labels()...))
+	w := newRowWriter(512, Version, LabelBits(p.Labels()...))
 	t, a, ids := &p.Terms, &p.Authorization, counterIDs(p)
 	w.id(1, p.ID)
 	w.id(2, p.KeyID)
@@ -127,7 +127,7 @@ func EncodePayload(p *pay.Payment) []byte {
 	if o.Version == 0 && o.Accepted == nil && o.Resource == nil && o.Extensions == nil && p.Signature == nil && p.Detail == nil {
 		return nil
 	}
-	w := newRowWriter(Version)
+	w := newRowWriter(128+len(o.Accepted)+len(o.Resource)+len(o.Extensions)+len(p.Detail), Version)
 	w.number(1, uint64(max(o.Version, 0)))
 	w.optionalBytes(2, o.Accepted)
 	w.optionalBytes(3, o.Resource)
@@ -141,7 +141,7 @@ func EncodePayload(p *pay.Payment) []byte {
 
 // EncodeEvent encodes an event as an eventRow.
 func EncodeEvent(e *pay.SpendEvent) []byte {
-	w := newRowWriter(Version)
+	w := newRowWriter(128+len(e.RequestURL), Version)
 	w.id(3, e.PaymentID)
 	w.optionalAmount(4, e.Amount)
 	w.text(5, e.Currency)
@@ -179,8 +179,9 @@ type rowWriter struct {
 // mapHead is the room for the head of the map, whose length is known at the end.
 const mapHead = 2
 
-func newRowWriter(prefix ...byte) rowWriter {
-	to := append(make([]byte, 0, 768), 0) // a short head leaves the first byte free
+// newRowWriter begins a row of about size bytes.
+func newRowWriter(size int, prefix ...byte) rowWriter {
+	to := append(make([]byte, 0, size), 0) // a short head leaves the first byte free
 	return rowWriter{to: append(append(to, prefix...), 0), prefix: len(prefix)}
 }
 
