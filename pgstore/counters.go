@@ -101,11 +101,10 @@ func takeCounter(s *state, f *answer) error {
 
 // expects reports whether a counter was read, or probably comes with its sheet.
 func (s *state) expects(c pay.Counter) bool {
-	lock := lockOf(c)
-	if sh := s.sheets[lock]; sh != nil && sh.find(c) != nil {
+	if s.find(c) != nil {
 		return true
 	}
-	known, _ := s.known.Get(lock)
+	known, _ := s.known.Get(lockOf(c))
 	return slices.Contains(known.counters, c)
 }
 
@@ -151,12 +150,10 @@ func (s *state) counted(changes []pay.CounterChange) ([]codec.CounterValue, erro
 
 // counter reads a counter whose lock the batch has: errAsk, errLocks.
 func (s *state) counter(c pay.Counter) (x402.Amount, error) {
-	lock := lockOf(c)
-	if sh := s.sheets[lock]; sh != nil {
-		if h := sh.find(c); h != nil {
-			return h.Amount, nil
-		}
+	if h := s.find(c); h != nil {
+		return h.Amount, nil
 	}
+	lock := lockOf(c)
 	if err := s.needs(lock); err != nil {
 		return x402.Amount{}, err
 	}

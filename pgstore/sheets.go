@@ -111,7 +111,8 @@ func newSheetColumns(n int) *sheetColumns {
 }
 
 func (c *sheetColumns) add(lock string, sh *sheet) {
-	c.name, c.counters = append(c.name, []byte(lock)), append(c.counters, sh.encodeCounters())
+	counters := codec.EncodeCounters(len(sh.counters), func(i int) codec.CounterValue { return sh.counters[i].CounterValue })
+	c.name, c.counters = append(c.name, []byte(lock)), append(c.counters, counters)
 	if sh.day == nil {
 		c.key, c.day, c.spent, c.drawn = append(c.key, nil), append(c.day, nil), append(c.spent, nil), append(c.drawn, nil)
 		return
@@ -119,19 +120,6 @@ func (c *sheetColumns) add(lock string, sh *sheet) {
 	key := keyOfLock(lock)
 	c.key, c.day = append(c.key, &key), append(c.day, &sh.day.number)
 	c.spent, c.drawn = append(c.spent, sh.day.row), append(c.drawn, sh.day.drawnRow)
-}
-
-// encodeCounters makes the row of counters, as codec.EncodeCounters does.
-func (sh *sheet) encodeCounters() []byte {
-	size := 1
-	for i := range sh.counters {
-		size += sh.counters[i].Size()
-	}
-	to := append(make([]byte, 0, size), codec.CountersVersion)
-	for i := range sh.counters {
-		to = codec.AppendCounter(to, sh.counters[i].CounterValue)
-	}
-	return to
 }
 
 func (c *sheetColumns) args() []any { return []any{c.name, c.counters, c.key, c.day, c.spent, c.drawn} }

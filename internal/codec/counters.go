@@ -21,29 +21,25 @@ type CounterValue struct {
 // ByName compares counters by their names.
 func ByName(a, b CounterValue) int { return cmp.Compare(a.Counter, b.Counter) }
 
-// shortCounter is what a counter with a short name takes in a row, in bytes.
+// shortCounter estimates a counter with a short name in a row, in bytes.
 const shortCounter = 48
 
 // Size bounds the bytes that a counter takes in a row.
 func (v CounterValue) Size() int { return binary.MaxVarintLen16 + len(v.Counter) + 1 + 32 }
 
-// EncodeCounters writes the version and the counters in their order.
-func EncodeCounters(list []CounterValue) []byte {
+// EncodeCounters writes the version and n counters in their order, each name behind its length.
+func EncodeCounters(n int, at func(i int) CounterValue) []byte {
 	size := 1
-	for _, v := range list {
-		size += v.Size()
+	for i := range n {
+		size += at(i).Size()
 	}
 	to := append(make([]byte, 0, size), CountersVersion)
-	for _, v := range list {
-		to = AppendCounter(to, v)
+	for i := range n {
+		v := at(i)
+		to = append(binary.AppendUvarint(to, uint64(len(v.Counter))), v.Counter...)
+		to = appendAmount(to, v.Amount)
 	}
 	return to
-}
-
-// AppendCounter writes a counter behind others: its name behind its length, and its amount.
-func AppendCounter(to []byte, v CounterValue) []byte {
-	to = append(binary.AppendUvarint(to, uint64(len(v.Counter))), v.Counter...)
-	return appendAmount(to, v.Amount)
 }
 
 // DecodeCounters decodes a row; nil is an empty one.
