@@ -14,7 +14,7 @@ import (
 // buffers are kept by a connection of the committer, because a batch has a hundred kilobytes to send. pgx begins each
 // statement and each round trip with a small buffer, and doubles it until there is room. That was two fifths of the garbage.
 type buffers struct {
-	// arguments has those of a statement, until pgx copies them to trip.
+	// arguments has those of a statement, until pgx copies them to trip. It grows up to tripSize.
 	arguments []byte
 	trip      []byte
 }
@@ -98,7 +98,7 @@ func (p keptPlan) Encode(value any, to []byte) ([]byte, error) {
 		to = p.buffers.arguments
 	}
 	to, err := p.EncodePlan.Encode(value, to)
-	if cap(to) > cap(p.buffers.arguments) {
+	if cap(to) > cap(p.buffers.arguments) && cap(to) <= tripSize {
 		p.buffers.arguments = to[:0]
 	}
 	return to, err

@@ -53,16 +53,24 @@ type held struct {
 	apart, touched bool
 }
 
+func byName(a, b held) int { return codec.ByName(a.CounterValue, b.CounterValue) }
+
 // find returns a counter under the lock; nil: it was not read, or nothing has it.
 func (sh *sheet) find(c pay.Counter) *held {
-	for _, list := range [...][]held{sh.counters, sh.others} {
-		for i := range list {
-			if list[i].Counter == c {
-				return &list[i]
-			}
+	for i := range sh.counters {
+		if sh.counters[i].Counter == c {
+			return &sh.counters[i]
 		}
 	}
-	return nil
+	return sh.others[c]
+}
+
+// add adds a counter that is not in the row.
+func (sh *sheet) add(h held) {
+	if sh.others == nil {
+		sh.others = map[pay.Counter]*held{}
+	}
+	sh.others[h.Counter] = &h
 }
 
 // set changes a counter.
@@ -72,7 +80,17 @@ func (sh *sheet) set(v codec.CounterValue) {
 		h.Amount, h.touched = v.Amount, true
 		return
 	}
-	sh.others = append(sh.others, held{CounterValue: v, touched: true})
+	sh.add(held{CounterValue: v, touched: true})
+}
+
+// each visits the counters under the lock that are known.
+func (sh *sheet) each(visit func(codec.CounterValue)) {
+	for _, h := range sh.counters {
+		visit(h.CounterValue)
+	}
+	for _, h := range sh.others {
+		visit(h.CounterValue)
+	}
 }
 
 // find returns a counter whose lock the batch has; nil: it was not read, or nothing has it.
@@ -94,8 +112,7 @@ func takeCounter(s *state, f *answer) error {
 	if err != nil {
 		return fmt.Errorf("counter %s: %w", name, err)
 	}
-	sh := s.sheet(lock)
-	sh.others = append(sh.others, held{CounterValue: codec.CounterValue{Counter: name, Amount: amount}, apart: true})
+	s.sheet(lock).add(held{CounterValue: codec.CounterValue{Counter: name, Amount: amount}, apart: true})
 	return nil
 }
 
@@ -168,18 +185,26 @@ func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 // written apart, and the names of those that leave the rows of their own. A counter that stands apart enters a sheet only
 // if it displaces none: else they would take turns.
 func (sh *sheet) arrange() (over []held, gone array[[]byte]) {
-	list := make([]held, 0, len(sh.counters)+len(sh.others))
-	add := func(from []held, wants func(held) bool) {
-		for _, h := range from {
-			if wants(h) {
+	list := make([]held, 0, len(sh.counters)+usualCounters)
+	var last []held
+	for _, h := range sh.others {
+		switch {
+		case h.touched && h.apart:
+			last = append(last, *h)
+		case h.touched:
+			list = append(list, *h)
+		}
+	}
+	slices.SortFunc(list, byName)
+	slices.SortFunc(last, byName)
+	for _, touched := range [...]bool{true, false} {
+		for _, h := range sh.counters {
+			if h.touched == touched {
 				list = append(list, h)
 			}
 		}
 	}
-	add(sh.counters, func(h held) bool { return h.touched })
-	add(sh.others, func(h held) bool { return h.touched && !h.apart })
-	add(sh.counters, func(h held) bool { return !h.touched })
-	add(sh.others, func(h held) bool { return h.touched && h.apart })
+	list = append(list, last...)
 	size, n := 0, 0
 	for _, h := range list {
 		switch size += h.Size(); {

@@ -14,9 +14,10 @@ import (
 // sheet holds the row of a lock: what changes with nearly each operation under it. So an operation reads one row and
 // writes one.
 type sheet struct {
-	// counters: of those that the lock guards, the ones that changed last. others are not in the row: those that were read
-	// apart, and new ones.
-	counters, others []held
+	// counters: of those that the lock guards, the ones that changed last.
+	counters []held
+	// others are not in the row: counters that were read apart, which may be thousands, and new ones.
+	others map[pay.Counter]*held
 	// day has what a key spent on its newest day; nil: nothing, or its sums have no room here.
 	day *day
 	// stored: the database has the row. changed: day must be written. touched: so must counters.

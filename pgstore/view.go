@@ -141,11 +141,11 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 	}
 	var list []codec.CounterValue
 	if sh := v.sheets[keyLock(key)]; sh != nil {
-		for _, h := range slices.Concat(sh.counters, sh.others) {
-			if strings.HasPrefix(string(h.Counter), string(prefix)) && !h.Amount.IsZero() {
-				list = append(list, h.CounterValue)
+		sh.each(func(v codec.CounterValue) {
+			if strings.HasPrefix(string(v.Counter), string(prefix)) && !v.Amount.IsZero() {
+				list = append(list, v)
 			}
-		}
+		})
 	}
 	slices.SortFunc(list, codec.ByName)
 	for _, c := range list {
