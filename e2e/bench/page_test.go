@@ -61,3 +61,15 @@ func TestDraw(t *testing.T) {
 		}
 	}
 }
+
+// Rounds are compared one by one: here the machine was four times as fast in the last one.
+func TestShareOfRounds(t *testing.T) {
+	t.Parallel()
+	a, b := measurement{Rounds: []float64{11, 9, 40}}, measurement{Rounds: []float64{10, 10, 40}}
+	if got := a.share(b); got != 1 {
+		t.Errorf("the middle share is %v, not 1", got)
+	}
+	if got := a.share(measurement{Rate: 10}); got != 0 {
+		t.Errorf("a share of something without rounds is %v", got)
+	}
+}

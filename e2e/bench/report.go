@@ -27,6 +27,22 @@ type measurement struct {
 	WroteKB  float64 `json:"wrote_kb_per_request,omitempty"` // to files
 	OwnMiB   float64 `json:"own_memory_mib,omitempty"`
 	MiB      float64 `json:"memory_mib,omitempty"` // with pages of files
+	// Rounds has the rates of all rounds in which subjects took turns.
+	Rounds []float64 `json:"requests_per_second_by_round,omitempty"`
+}
+
+// share returns the rate as a multiple of another one. Each round is compared for itself, because a machine that is faster
+// or slower for a minute is so for both. The median of the rounds counts; 0: they were not measured in rounds.
+func (m measurement) share(of measurement) float64 {
+	if len(m.Rounds) == 0 || len(m.Rounds) != len(of.Rounds) {
+		return 0
+	}
+	shares := make([]float64, len(m.Rounds))
+	for i := range shares {
+		shares[i] = m.Rounds[i] / of.Rounds[i]
+	}
+	slices.Sort(shares)
+	return shares[len(shares)/2]
 }
 
 // median returns the measurement with the middle rate.
