@@ -75,7 +75,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.dir, 0o750); err != nil {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // PostgreSQL's user passes through it
 		return err
 	}
 	dir, err := os.MkdirTemp(o.dir, "bench-")
