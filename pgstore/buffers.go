@@ -28,11 +28,11 @@ const buffersName = "purser/buffers"
 func keepBuffers(c *pgx.Conn) {
 	b := &buffers{trip: make([]byte, 0, tripSize)}
 	c.PgConn().CustomData()[buffersName] = b
-	b.encode(c.TypeMap())
+	b.register(c.TypeMap())
 }
 
-// encode has lists encoded in the buffer for arguments.
-func (b *buffers) encode(types *pgtype.Map) {
+// register has a connection encode lists in the buffer for arguments.
+func (b *buffers) register(types *pgtype.Map) {
 	for _, name := range []string{"_text", "_bytea", "_int2", "_int4", "_int8"} {
 		if t, known := types.TypeForName(name); known {
 			types.RegisterType(&pgtype.Type{Name: t.Name, OID: t.OID, Codec: listCodec{t.Codec, b}})

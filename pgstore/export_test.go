@@ -105,7 +105,7 @@ func Encoders(oid uint32, list any) (own, others func(to []byte) ([]byte, error)
 		return func(to []byte) ([]byte, error) { return p.Encode(list, to) }
 	}
 	m := pgtype.NewMap()
-	new(buffers).encode(m)
+	new(buffers).register(m)
 	return plan(m), plan(pgtype.NewMap())
 }
 

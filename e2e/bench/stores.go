@@ -223,8 +223,8 @@ func (r *report) compareStores() {
 		}
 	}
 	ratios := r.group("PostgreSQL: many callers, nodes and budgets, as ratios",
-		"With 64 callers. Nodes, PostgreSQL and the callers share the cores. All take turns in nine rounds, whose rates differ by a "+
-			"fifth: a ratio is the median of those within the rounds.")
+		"With 64 callers. Nodes, PostgreSQL and the callers share the cores. All take turns in rounds, whose rates differ by a fifth: "+
+			"a ratio is the median of those within the rounds.")
 	share := func(of, by string) float64 {
 		return r.find("stores", of, storeCallers).share(r.find("stores", by, storeCallers))
 	}

@@ -45,8 +45,10 @@ func EncodeCounters(n int, at func(i int) CounterValue) []byte {
 // DecodeCounters decodes a row; nil is an empty one.
 func DecodeCounters(encoded []byte) (list []CounterValue, err error) {
 	list = make([]CounterValue, 0, len(encoded)/shortCounter)
-	err = VisitCounters(encoded, func(v CounterValue) { list = append(list, v) })
-	return list, err
+	if err := VisitCounters(encoded, func(v CounterValue) { list = append(list, v) }); err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // VisitCounters decodes a row; nil is an empty one. Counters of a damaged row may have been visited.
