@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,22 @@ func (d *DB) Waiting() int {
 	d.bell.mu.Lock()
 	defer d.bell.mu.Unlock()
 	return len(d.bell.waiting)
+}
+
+// LateAnswers counts the answers to announcements of a lease that this node has ended. They come at such times after its end.
+func LateAnswers(times ...time.Duration) (n int, err error) {
+	var b bell
+	if err := b.start(); err != nil {
+		return 0, err
+	}
+	b.leaseEnded("first")
+	began := time.Now()
+	for _, at := range times {
+		time.Sleep(at - time.Since(began))
+		b.leaseEnded("another")
+		b.hear(channelWaits, "first")
+	}
+	return len(b.send), nil
 }
 
 // Committed finds out whether a batch whose answer was lost is in the database.

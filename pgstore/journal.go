@@ -327,6 +327,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (p *pay.Payment, fx pa
 // wrote takes note of the row that an outcome has left.
 func (d *DB) wrote(p *pay.Payment) {
 	if d.outage.hold(p); p.Lease.Owner == "" {
+		d.scopes.Remove(p.ID) // most payments have no further outcome
 		d.bell.leaseEnded(p.ID)
 	}
 }

@@ -28,8 +28,8 @@ const (
 	listenPing = 15 * time.Second
 	// maxNews bounds what waits to be sent. Callers whose news are dropped look for themselves.
 	maxNews = 1024
-	// lateNews bounds the time from the end of a lease in which an announcement of it is answered, and
-	// lateAnswers how often that is done: another node may have the lease by then.
+	// lateNews is the time from the end of a lease in which an announcement of it is answered. Within twice that time, it
+	// still may be. lateAnswers bounds the answers, because another node may have the lease by then.
 	lateNews    = time.Second
 	lateAnswers = 3
 )
@@ -44,7 +44,10 @@ type bell struct {
 	listening bool
 	waiting   map[string]*waiter
 	announced *lru.Cache[string, struct{}]
-	ended     *lru.Cache[string, *end]
+	// ended and endedBefore count the late answers of leases that this node had: those that ended since turned, and those
+	// that ended in the lateNews before.
+	ended, endedBefore map[string]int
+	turned             time.Time
 }
 
 // waiter is shared by the calls that wait for one id.
@@ -53,17 +56,10 @@ type waiter struct {
 	come  chan struct{}
 }
 
-// end is the end of a lease that this node had.
-type end struct {
-	at      time.Time
-	answers int
-}
-
 func (b *bell) start() (err error) {
 	b.send, b.waiting = make(chan [2]string, maxNews), map[string]*waiter{}
-	if b.announced, err = lru.New[string, struct{}](memoryRows); err == nil {
-		b.ended, err = lru.New[string, *end](memoryRows)
-	}
+	b.ended, b.endedBefore = map[string]int{}, map[string]int{}
+	b.announced, err = lru.New[string, struct{}](memoryRows)
 	return err
 }
 
@@ -107,7 +103,22 @@ func (b *bell) leaseEnded(id string) {
 		b.tell(channelEnds, id)
 		return
 	}
-	b.ended.Add(id, &end{at: time.Now()})
+	b.turn(time.Now())
+	b.ended[id] = 0
+}
+
+// turn forgets the leases that ended long ago.
+func (b *bell) turn(now time.Time) {
+	age := now.Sub(b.turned)
+	if age < lateNews {
+		return
+	}
+	b.ended, b.endedBefore = b.endedBefore, b.ended
+	clear(b.ended)
+	if age >= 2*lateNews {
+		clear(b.endedBefore)
+	}
+	b.turned = now
 }
 
 // answered notifies of an answer, which persons give seldom.
@@ -122,9 +133,13 @@ func (b *bell) hear(channel, id string) {
 		return
 	}
 	b.announced.Add(id, struct{}{})
-	if e, ok := b.ended.Get(id); ok && time.Since(e.at) < lateNews && e.answers < lateAnswers { // it came too late
-		e.answers++
-		b.tell(channelEnds, id)
+	b.turn(time.Now())
+	for _, ended := range [...]map[string]int{b.ended, b.endedBefore} {
+		if answers, has := ended[id]; has && answers < lateAnswers { // it came too late
+			ended[id]++
+			b.tell(channelEnds, id)
+			return
+		}
 	}
 }
 

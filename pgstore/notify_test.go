@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
@@ -27,6 +28,32 @@ func payerOn(t *testing.T, d *pgstore.DB, poll time.Duration) *pay.Payer {
 		}
 	})
 	return p
+}
+
+// A node answers a late announcement of a lease that it has ended, but not for long and not often.
+func TestLateAnnouncements(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		times []time.Duration
+		want  int
+	}{
+		{"at once", []time.Duration{0}, 1},
+		{"within a second", []time.Duration{400 * time.Millisecond, 999 * time.Millisecond}, 2},
+		{"often", []time.Duration{0, 300 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond, 990 * time.Millisecond}, 3},
+		{"after two seconds", []time.Duration{2 * time.Second}, 0},
+		{"after two busy seconds", []time.Duration{time.Second, 2 * time.Second, 2100 * time.Millisecond}, 1},
+		{"after a silent minute", []time.Duration{time.Minute}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				if n, err := pgstore.LateAnswers(c.times...); n != c.want || err != nil {
+					t.Errorf("%d answers, %v; want %d", n, err, c.want)
+				}
+			})
+		})
+	}
 }
 
 // Two nodes get one idempotency key at once. The second caller has its turn as soon as the first one's is
