@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -355,7 +356,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		if len(s.applied) > 0 {
 			trip.Queue(`INSERT INTO operations (id, at) SELECT unnest($1::uuid[]), now() + interval '`+keptFor+`'`, s.applied)
 		}
-		trip.Queue(`INSERT INTO operations (id) VALUES ($1)`, b.id)
+		trip.Queue(`INSERT INTO operations (id) VALUES ($1)`, pgtype.UUID{Bytes: b.id, Valid: true}) // an uuid.UUID would be sent as text
 		failpoint.Here(failpoint.StoreCommitting)
 	}
 	trip.Queue("commit")

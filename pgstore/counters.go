@@ -25,6 +25,18 @@ func lockOf(c pay.Counter) string {
 	return "counter/" + string(c.Guard())
 }
 
+// lockOf names the lock of a counter. Counters of one key follow each other, so that the last name often serves again.
+func (s *state) lockOf(c pay.Counter) string {
+	key, _ := c.Key()
+	if key == "" {
+		return lockOf(c)
+	}
+	if key != s.lastKey {
+		s.lastKey, s.lastLock = key, keyLock(key)
+	}
+	return s.lastLock
+}
+
 // locksOf names the lock of a key and those of counters.
 func locksOf(keyID string, list []pay.Counter) []string {
 	names := []string{keyLock(keyID)}
@@ -54,6 +66,16 @@ type held struct {
 }
 
 func byName(a, b held) int { return codec.ByName(a.CounterValue, b.CounterValue) }
+
+func touchedFirst(a, b held) int {
+	switch {
+	case a.touched == b.touched:
+		return 0
+	case a.touched:
+		return -1
+	}
+	return 1
+}
 
 // find returns a counter under the lock; nil: it was not read, or nothing has it.
 func (sh *sheet) find(c pay.Counter) *held {
@@ -95,7 +117,7 @@ func (sh *sheet) each(visit func(codec.CounterValue)) {
 
 // find returns a counter whose lock the batch has; nil: it was not read, or nothing has it.
 func (s *state) find(c pay.Counter) *held {
-	if sh := s.sheets[lockOf(c)]; sh != nil {
+	if sh := s.sheets[s.lockOf(c)]; sh != nil {
 		return sh.find(c)
 	}
 	return nil
@@ -104,7 +126,7 @@ func (s *state) find(c pay.Counter) *held {
 // takeCounter takes a counter that stands apart, if the batch has its lock.
 func takeCounter(s *state, f *answer) error {
 	name := pay.Counter(f.b)
-	lock := lockOf(name)
+	lock := s.lockOf(name)
 	if s.find(name) != nil || !s.holds(lock) {
 		return nil
 	}
@@ -121,7 +143,7 @@ func (s *state) expects(c pay.Counter) bool {
 	if s.find(c) != nil {
 		return true
 	}
-	known, _ := s.known.Get(lockOf(c))
+	known, _ := s.known.Get(s.lockOf(c))
 	return slices.Contains(known.counters, c)
 }
 
@@ -132,7 +154,7 @@ func (s *state) count(changes []pay.CounterChange) error {
 		return err
 	}
 	for _, v := range values {
-		s.sheet(lockOf(v.Counter)).set(v)
+		s.sheet(s.lockOf(v.Counter)).set(v)
 	}
 	return nil
 }
@@ -170,7 +192,7 @@ func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 	if h := s.find(c); h != nil {
 		return h.Amount, nil
 	}
-	lock := lockOf(c)
+	lock := s.lockOf(c)
 	if err := s.needs(lock); err != nil {
 		return x402.Amount{}, err
 	}
@@ -185,26 +207,22 @@ func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 // written apart, and the names of those that leave the rows of their own. A counter that stands apart enters a sheet only
 // if it displaces none: else they would take turns.
 func (sh *sheet) arrange() (over []held, gone array[[]byte]) {
-	list := make([]held, 0, len(sh.counters)+usualCounters)
-	var last []held
+	var fresh, last []held
 	for _, h := range sh.others {
 		switch {
 		case h.touched && h.apart:
 			last = append(last, *h)
 		case h.touched:
-			list = append(list, *h)
+			fresh = append(fresh, *h)
 		}
 	}
-	slices.SortFunc(list, byName)
+	slices.SortFunc(fresh, byName)
 	slices.SortFunc(last, byName)
-	for _, touched := range [...]bool{true, false} {
-		for _, h := range sh.counters {
-			if h.touched == touched {
-				list = append(list, h)
-			}
-		}
+	slices.SortStableFunc(sh.counters, touchedFirst)
+	list := sh.counters
+	if len(fresh)+len(last) > 0 {
+		list = slices.Concat(fresh, list, last)
 	}
-	list = append(list, last...)
 	size, n := 0, 0
 	for _, h := range list {
 		switch size += h.Size(); {

@@ -216,11 +216,11 @@ func (s *state) flushDays(b *pgx.Batch) {
 		to.keys, to.days, to.rows = append(to.keys, q.a), append(to.days, dayOf(q)), append(to.rows, d.Encode())
 	}
 	if len(changed.keys) > 0 {
-		b.Queue(`UPDATE spend_days d SET row = u.row FROM unnest($1::text[], $2::int[], $3::bytea[]) u (key_id, day, row) WHERE d.key_id = u.key_id AND d.day = u.day`,
+		b.Queue(`UPDATE spend_days d SET row = u.row FROM (SELECT unnest($1::text[]) key_id, unnest($2::int[]) AS day, unnest($3::bytea[]) AS row) u WHERE d.key_id = u.key_id AND d.day = u.day`,
 			changed.keys, changed.days, changed.rows)
 	}
 	if len(fresh.keys) > 0 {
-		b.Queue(`INSERT INTO spend_days (key_id, day, row) SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[])`, fresh.keys, fresh.days, fresh.rows)
+		b.Queue(`INSERT INTO spend_days (key_id, day, row) SELECT unnest($1::text[]), unnest($2::int[]), unnest($3::bytea[])`, fresh.keys, fresh.days, fresh.rows)
 	}
 }
 

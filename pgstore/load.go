@@ -157,7 +157,7 @@ func readers() [kinds]reader {
 		},
 		askAuthorization: {
 			columns{b: "p.payer", row: "p.nonce"},
-			`unnest($1::bytea[], $2::bytea[]) q (f, n) JOIN payments p ON p.nonce = q.n AND p.payer = q.f`,
+			`(SELECT unnest($1::bytea[]) f, unnest($2::bytea[]) n) q JOIN payments p ON p.nonce = q.n AND p.payer = q.f`,
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, second)} },
 			func(s *state, f *answer) error {
 				s.authorized[question{askAuthorization, string(f.b), string(f.row)}] = true
@@ -175,7 +175,7 @@ func readers() [kinds]reader {
 		askAttempts: {
 			columns{a: "q.k", b: "q.h", n: `coalesce(greatest((SELECT max(attempt) FROM payments p WHERE p.attempt_of = q.w),
 				(SELECT attempt FROM removed_attempts r WHERE r.key_id = q.k AND r.attempt_of = q.h)), 0)`},
-			`unnest($1::text[], $2::bytea[], $3::bytea[]) q (k, h, w)`,
+			`(SELECT unnest($1::text[]) k, unnest($2::bytea[]) h, unnest($3::bytea[]) w) q`,
 			func(list []question) []any { return append(byPair(list), bytesOf(list, both)) },
 			func(s *state, f *answer) error {
 				s.attempts[f.pair()] = max(s.attempts[f.pair()], uint64(f.n)) //nolint:gosec // written from an uint64
@@ -192,7 +192,7 @@ func readers() [kinds]reader {
 		},
 		askUse: {
 			columns{a: "w.id", b: "convert_to(w.key_id, 'UTF8')", id: "q.k", n: "(l.key_id IS NOT NULL)::int"},
-			`unnest($1::text[], $2::text[]) q (w, k) JOIN wallets w ON w.id = q.w AND w.live LEFT JOIN loans l ON l.key_id = q.k AND l.wallet_id = q.w`,
+			`(SELECT unnest($1::text[]) w, unnest($2::text[]) k) q JOIN wallets w ON w.id = q.w AND w.live LEFT JOIN loans l ON l.key_id = q.k AND l.wallet_id = q.w`,
 			byTexts,
 			func(s *state, f *answer) error {
 				s.uses[question{askUse, f.a, f.id}] = use{owner: string(f.b), lent: f.n == 1}
@@ -212,7 +212,7 @@ func readers() [kinds]reader {
 		askCounter: {columns{b: "c.name", id: "c.amount::text"}, `other_counters c WHERE c.name = ANY($1)`, byBytes, takeCounter},
 		askCounters: {
 			columns{b: "c.name", id: "c.amount::text"},
-			`unnest($1::bytea[], $2::bytea[]) q (p, e) JOIN other_counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
+			`(SELECT unnest($1::bytea[]) p, unnest($2::bytea[]) e) q JOIN other_counters c ON c.name >= q.p AND c.name < q.e WHERE c.amount > 0`,
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, takeCounter,
 		},
 		askPaid: {
@@ -235,7 +235,7 @@ func readers() [kinds]reader {
 		},
 		askApproval: {
 			columns{row: asBytes("a.row")},
-			`unnest($1::text[], $2::bytea[]) q (k, h) JOIN approvals a ON a.key_id = q.k AND a.purchase = q.h`,
+			`(SELECT unnest($1::text[]) k, unnest($2::bytea[]) h) q JOIN approvals a ON a.key_id = q.k AND a.purchase = q.h`,
 			byPair, takeApproval,
 		},
 		askPending: {columns{row: asBytes("a.row")}, `approvals a WHERE NOT a.answered AND a.key_id = ANY($1)`, byText, takeApproval},
@@ -262,7 +262,7 @@ func readers() [kinds]reader {
 		},
 		askDay: {
 			columns{a: "d.key_id", n: "d.day", row: "d.row"},
-			`unnest($1::text[], $2::int[]) q (k, d) JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay, takeDay,
+			`(SELECT unnest($1::text[]) k, unnest($2::int[]) d) q JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay, takeDay,
 		},
 	}
 }

@@ -166,7 +166,8 @@ func (s *state) flushSheets(b *pgx.Batch) {
 
 const (
 	updateSheets = `UPDATE sheets s SET counters = u.counters, key_id = u.key_id, day = u.day, spent = u.spent, drawn = u.drawn
-		FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[]) u (name, counters, key_id, day, spent, drawn) WHERE s.name = u.name`
+		FROM (SELECT unnest($1::bytea[]) AS name, unnest($2::bytea[]) counters, unnest($3::text[]) key_id, unnest($4::int[]) AS day, unnest($5::bytea[]) spent,
+		unnest($6::bytea[]) drawn) u WHERE s.name = u.name`
 	insertSheets = `INSERT INTO sheets (name, counters, key_id, day, spent, drawn)
-		SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int[], $5::bytea[], $6::bytea[])`
+		SELECT unnest($1::bytea[]), unnest($2::bytea[]), unnest($3::text[]), unnest($4::int[]), unnest($5::bytea[]), unnest($6::bytea[])`
 )

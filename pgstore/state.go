@@ -91,6 +91,8 @@ type state struct {
 	known memory[seen]
 	// sheets holds the sheets and counters that were read, by lock.
 	sheets map[string]*sheet
+	// lastLock is the lock of the key that was asked for last.
+	lastKey, lastLock string
 
 	// What must be written.
 	wrote    map[string]bool // payments; true: new

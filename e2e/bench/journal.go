@@ -149,8 +149,8 @@ func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
 		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
 		Offer: x402.Offer{
 			Version: 2,
-			Accepted: json.RawMessage(`{"scheme":"exact","network":"eip155:8453","amount":"100","asset":"` + usdc.Address.String() +
-				`","payTo":"0x7000000000000000000000000000000000000000","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}`),
+			Accepted: json.RawMessage(`{"scheme":"exact","network":"eip155:8453","amount":"100","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",` +
+				`"payTo":"0x7000000000000000000000000000000000000000","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}`),
 			Resource: json.RawMessage(`{"url":"http://api.example.com/reports","description":"a report","mimeType":"application/json"}`),
 		},
 		Authorization: x402.Authorization{
