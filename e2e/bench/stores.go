@@ -113,8 +113,8 @@ func runStores(ctx context.Context, b *bench) (err error) {
 	return b.takeTurns(ctx, shareRounds, many)
 }
 
-// age has a new server make the files of its log, which it uses again after a checkpoint. A server makes them in its first
-// hours; callers wait up to 60 ms for each.
+// age has a new server make the files of its log: three gigabytes, which it uses again after the checkpoint. A server makes
+// them in its first hours, and callers wait up to 60 ms for each.
 func age(ctx context.Context, server *pgtest.Server) error {
 	return psql(ctx, server, `DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_logical_emit_message(false, '', repeat('x', 1000000)); END LOOP; END $$`, `CHECKPOINT`)
 }
@@ -233,7 +233,7 @@ func (r *report) compareStores() {
 	rate := func(name string, clients int) float64 { return r.find("stores", name, clients).Rate }
 	store := r.group("Payments per second of the store alone",
 		"Begun and recorded, two operations, without signing and sending; the stores flush the disk. A budget is a key's "+
-			"limit for a day, which all of its payments count against. pgbench updates one hot row and inserts in each "+
+			"limit for a day, which all of its payments count against. The files of PostgreSQL's log are there, as after some hours. pgbench updates one hot row and inserts in each "+
 			"transaction: its figures are transactions.")
 	for _, n := range storeLevels {
 		store.value(storeBolt+", "+counted(n), rate(storeBolt, n), nil)
