@@ -438,7 +438,8 @@ func TestDeploymentKey(t *testing.T) {
 	}
 }
 
-// The first caller opens the database: a request may, before the app has started.
+// The first caller opens the database: a request may, before the app has started. From then on, the operator's calls are
+// served, too.
 func TestRequestBeforeStart(t *testing.T) {
 	s := newSite(t)
 	config, err := adapt(s.caddyfile())
@@ -466,11 +467,17 @@ func TestRequestBeforeStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant.leave()
+	if serving() != tenant {
+		t.Error("operators are not served before the start")
+	}
 	if err := a.Start(); err != nil {
 		t.Error(err)
 	}
 	if err := a.Stop(); err != nil {
 		t.Error(err)
+	}
+	if serving() != nil {
+		t.Error("operators are served after the end")
 	}
 	if err := a.Cleanup(); err != nil {
 		t.Error(err)

@@ -59,6 +59,7 @@ type pooled struct {
 	mu      sync.Mutex
 	tenants []*tenant // oldest first
 	active  []*tenant // those started and not stopped, oldest first
+	started bool      // one was
 }
 
 // recovery is one run of a payer's recovery loop.
@@ -125,7 +126,7 @@ func (p *pooled) start(t *tenant) {
 	if n := len(p.active); n > 0 {
 		t.readings.Inherit(p.active[n-1].readings)
 	}
-	p.active = append(p.active, t)
+	p.active, p.started = append(p.active, t), true
 	p.mu.Unlock()
 	p.logs.Follow(t.log.Handler())
 	p.events.speak(t.emit)
@@ -137,12 +138,8 @@ func (p *pooled) start(t *tenant) {
 func (p *pooled) stop(t *tenant) {
 	p.mu.Lock()
 	p.active = slices.DeleteFunc(p.active, func(a *tenant) bool { return a == t })
-	var newest *tenant
-	if n := len(p.active); n > 0 {
-		newest = p.active[n-1]
-	}
 	p.mu.Unlock()
-	if newest != nil {
+	if newest := p.newestTenant(); newest != nil {
 		p.logs.Follow(newest.log.Handler())
 		p.events.speak(newest.emit)
 	}
@@ -185,12 +182,16 @@ func (p *pooled) handOver() {
 	}()
 }
 
-// newestTenant is the tenant that serves now, or nil.
+// newestTenant is the tenant that serves now, or nil. A request may have opened it before it has started: see [App.enter].
 func (p *pooled) newestTenant() *tenant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.active); n > 0 {
-		return p.active[n-1]
+	serving := p.active
+	if !p.started {
+		serving = p.tenants
+	}
+	if n := len(serving); n > 0 {
+		return serving[n-1]
 	}
 	return nil
 }
