@@ -70,8 +70,8 @@ func adminServes() *adminapi.Purser {
 // moment.
 func serving() (t *tenant) {
 	stores.Range(func(_, v any) bool {
-		t = v.(*pooled).newestTenant()
-		return t == nil // the store of one that does not serve any more is only draining
+		t = cmp.Or(v.(*pooled).newestTenant(), t) // nil: the store is only draining
+		return t == nil || !t.home.started.Load() // one that has started counts more
 	})
 	return t
 }

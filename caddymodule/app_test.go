@@ -438,54 +438,5 @@ func TestDeploymentKey(t *testing.T) {
 	}
 }
 
-// The first caller opens the database: a request may, before the app has started. From then on, the operator's calls are
-// served, too.
-func TestRequestBeforeStart(t *testing.T) {
-	s := newSite(t)
-	config, err := adapt(s.caddyfile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c caddy.Config
-	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := caddy.ProvisionContext(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.AppIfConfigured("purser")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := app.(*App)
-	if len(a.doors) != 1 || a.doors[0].listen() == nil {
-		t.Fatalf("doors %+v", a.doors)
-	}
-	tenant, err := a.enter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant.leave()
-	if serving() != tenant {
-		t.Error("operators are not served before the start")
-	}
-	if err := a.Start(); err != nil {
-		t.Error(err)
-	}
-	if err := a.Stop(); err != nil {
-		t.Error(err)
-	}
-	if serving() != nil {
-		t.Error("operators are served after the end")
-	}
-	if err := a.Cleanup(); err != nil {
-		t.Error(err)
-	}
-	if _, err := a.enter(); err == nil {
-		t.Error("a request was let in after the store was closed")
-	}
-}
-
 // cdpKeySecret is 64 bytes of Ed25519, the key of a seed of zeros.
 const cdpKeySecret = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="

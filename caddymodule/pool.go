@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -57,9 +58,9 @@ type pooled struct {
 	recovery *recovery  // nil while no tenant recovers; guarded by turn
 
 	mu      sync.Mutex
-	tenants []*tenant // oldest first
-	active  []*tenant // those started and not stopped, oldest first
-	started bool      // one was
+	tenants []*tenant   // oldest first
+	active  []*tenant   // those started and not stopped, oldest first
+	started atomic.Bool // one was
 }
 
 // recovery is one run of a payer's recovery loop.
@@ -126,7 +127,8 @@ func (p *pooled) start(t *tenant) {
 	if n := len(p.active); n > 0 {
 		t.readings.Inherit(p.active[n-1].readings)
 	}
-	p.active, p.started = append(p.active, t), true
+	p.active = append(p.active, t)
+	p.started.Store(true)
 	p.mu.Unlock()
 	p.logs.Follow(t.log.Handler())
 	p.events.speak(t.emit)
@@ -187,7 +189,7 @@ func (p *pooled) newestTenant() *tenant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	serving := p.active
-	if !p.started {
+	if !p.started.Load() {
 		serving = p.tenants
 	}
 	if n := len(serving); n > 0 {

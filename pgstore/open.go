@@ -70,7 +70,7 @@ type DB struct {
 	// background ends with stop.
 	background sync.WaitGroup
 	stop       context.CancelFunc
-	// scopes remembers what a payment's outcomes decide about. known has the locks that are in the table, with
+	// scopes remembers what the outcomes of a payment decide about, until its lease ends. known has the locks that are in the table, with
 	// what their sheets had last.
 	scopes memory[scope]
 	known  memory[seen]

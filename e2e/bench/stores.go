@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// storeRounds is the number of rounds in which all take turns. The median counts.
+	// storeRounds is the number of rounds in which stores and pgbench take turns. The median counts.
 	storeRounds = 5
 	// shareRounds is the number of rounds in which nodes and budgets are compared, each for shareLength. Two rates of one
 	// round differ by a fifth by chance, so that the median of so many is wrong by some hundredths.
@@ -73,14 +73,14 @@ func runStores(ctx context.Context, b *bench) (err error) {
 	if err := age(ctx, server); err != nil {
 		return err
 	}
-	var all, many []subject
+	var each, compared []subject
 	bolt, err := boltstore.Open(ctx, boltstore.Options{Path: filepath.Join(b.dir, "stores", "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}), MinFree: keepFree})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bolt.Close()) }()
 	for _, n := range storeLevels {
-		all = append(all, b.paying(storeBolt, n, 0, []pay.Key{{ID: newID()}}, bolt))
+		each = append(each, b.paying(storeBolt, n, 0, []pay.Key{{ID: newID()}}, bolt))
 	}
 	var nodes []payments
 	for range 3 {
@@ -97,7 +97,7 @@ func runStores(ctx context.Context, b *bench) (err error) {
 	}
 	for _, n := range storeLevels {
 		if n != storeCallers {
-			all = append(all, b.paying(onPostgres(1, 1), n, 0, keys[:1], nodes[0]))
+			each = append(each, b.paying(onPostgres(1, 1), n, 0, keys[:1], nodes[0]))
 		}
 	}
 	bench, err := pgbench(ctx, b, server)
@@ -105,12 +105,12 @@ func runStores(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	for _, by := range [][2]int{{1, 1}, {1, storeCallers}, {3, 1}, {3, storeCallers}} {
-		many = append(many, b.paying(onPostgres(by[0], by[1]), storeCallers, shareLength, keys[:by[1]], nodes[:by[0]]...))
+		compared = append(compared, b.paying(onPostgres(by[0], by[1]), storeCallers, shareLength, keys[:by[1]], nodes[:by[0]]...))
 	}
-	if err := b.takeTurns(ctx, storeRounds, append(all, bench...)); err != nil {
+	if err := b.takeTurns(ctx, storeRounds, append(each, bench...)); err != nil {
 		return err
 	}
-	return b.takeTurns(ctx, shareRounds, many)
+	return b.takeTurns(ctx, shareRounds, compared)
 }
 
 // age has a new server make the files of its log: three gigabytes, which it uses again after the checkpoint. A server makes
@@ -233,8 +233,8 @@ func (r *report) compareStores() {
 	rate := func(name string, clients int) float64 { return r.find("stores", name, clients).Rate }
 	store := r.group("Payments per second of the store alone",
 		"Begun and recorded, two operations, without signing and sending; the stores flush the disk. A budget is a key's "+
-			"limit for a day, which all of its payments count against. The files of PostgreSQL's log are there, as after some hours. pgbench updates one hot row and inserts in each "+
-			"transaction: its figures are transactions.")
+			"limit for a day, which all of its payments count against. The files of PostgreSQL's log are there, as after some hours. "+
+			"pgbench updates one hot row and inserts in each transaction: its figures are transactions.")
 	for _, n := range storeLevels {
 		store.value(storeBolt+", "+counted(n), rate(storeBolt, n), nil)
 	}
