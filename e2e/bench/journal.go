@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -89,7 +84,7 @@ func fill(ctx context.Context, db *boltstore.DB, key pay.Key, payments int, sett
 				if n > payments {
 					return
 				}
-				if err := write(ctx, db, key, n, settled); err != nil {
+				if err := newPurchase(key, n).write(ctx, db, settled); err != nil {
 					cancel(err)
 				}
 			}
@@ -98,66 +93,3 @@ func fill(ctx context.Context, db *boltstore.DB, key pay.Key, payments int, sett
 	all.Wait()
 	return context.Cause(ctx)
 }
-
-func write(ctx context.Context, db payments, key pay.Key, n int, settled bool) error {
-	at := time.Now().UTC()
-	row := newRow(key, n, at)
-	count, sum := pay.PendingCounters(key.ID)
-	most := x402.NewAmount(1 << 60)
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
-		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}, Max: &most}
-	}
-	one := x402.NewAmount(1)
-	begun, err := db.Begin(ctx, &pay.Begin{
-		Now: at, Owner: "bench",
-		CallIdentity: pay.CallIdentity{KeyID: row.KeyID, Fingerprint: row.Fingerprint, Identity: row.Identity},
-		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter("key/"+key.ID, at), one, pay.ReleasePlace)},
-		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
-			limit(count, one, pay.ReleasePending), limit(sum, row.Terms.Amount, pay.ReleasePending),
-			limit(pay.DailyCounter(key.ID, row.Currency, at), row.Terms.Amount, pay.ReleaseBudget),
-		}},
-	})
-	if err != nil || !settled {
-		return err
-	}
-	var signature x402.Signature
-	for i := range signature {
-		signature[i] = byte(rand.Uint32()) //nolint:gosec // the signature is not checked
-	}
-	_, _, err = db.Record(ctx, pay.Outcome{
-		PaymentID: row.ID, Fence: begun.Payment.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: newID(),
-		Transaction: transaction(), Signature: &signature, Check: at.Add(pay.RetainPayload), Release: true, Answered: true,
-	})
-	return err
-}
-
-// newRow returns a payment of usual size. Each has a host of its own among a few, so that no bound on
-// one host is met.
-func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
-	id := newID()
-	host := "api-" + strconv.Itoa(n%12) + ".example.com"
-	base, _ := x402.NetworkByWire("base")
-	usdc := base.Assets[0]
-	amount := x402.NewAmount(100)
-	return &pay.Payment{
-		ID: id, KeyID: key.ID, OrganizationID: key.OrganizationID, Door: pay.DoorProxy,
-		RequestURL: "http://" + host + "/reports?n=" + strconv.Itoa(n), Host: host,
-		Terms: pay.Terms{
-			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,
-		},
-		Currency: usdc.Symbol, WalletID: "history", Created: at, State: pay.Open,
-		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
-		Offer: x402.Offer{
-			Version: 2,
-			Accepted: json.RawMessage(`{"scheme":"exact","network":"eip155:8453","amount":"100","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",` +
-				`"payTo":"0x7000000000000000000000000000000000000000","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}`),
-			Resource: json.RawMessage(`{"url":"http://api.example.com/reports","description":"a report","mimeType":"application/json"}`),
-		},
-		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: amount,
-			ValidBefore: uint64(at.Add(5 * time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf("nonce", id)),
-		},
-	}
-}
-
-func newID() string { return uuid.Must(uuid.NewV7()).String() }
