@@ -94,7 +94,7 @@ func TestALinkThroughATunnel(t *testing.T) {
 }
 
 // Without PURSER_PUBLIC_URL, the link has the scheme of the site. Certificates are for names.
-// Nothing visits the site, so Caddy makes no certificate: it would still write its files when the test has ended.
+// Caddy makes no certificate here, because it would still write the files when the test has ended.
 func TestALinkToASiteWithTLS(t *testing.T) {
 	s := newSite(t)
 	s.route, s.global = "purser_dashboard", "auto_https disable_redirects disable_certs"

@@ -57,46 +57,6 @@ func newPurchase(key pay.Key, n int) *purchase {
 	}
 }
 
-// write begins the payment and, if it is to be settled, records its outcome.
-func (p *purchase) write(ctx context.Context, db payments, settled bool) error {
-	begun, err := db.Begin(ctx, p.begin)
-	if err != nil || !settled {
-		return err
-	}
-	p.outcome.Fence = begun.Payment.Lease.Fence
-	_, _, err = db.Record(ctx, p.outcome)
-	return err
-}
-
-// stock holds purchases of the clients of a case, made before they are measured: a caller's work is not the store's.
-type stock struct {
-	keys []pay.Key
-	made [][]*purchase // of each client, in the order of their ids
-	used atomic.Int64  // since the last fill
-	n    int
-}
-
-// fill makes as many purchases as were used the last time, and a half more.
-func (s *stock) fill() {
-	clear(s.made)
-	for range s.used.Swap(0) * 3 / 2 {
-		client := s.n % len(s.made)
-		s.made[client] = append(s.made[client], newPurchase(s.keys[client%len(s.keys)], s.n))
-		s.n++
-	}
-}
-
-// next takes a purchase of a client. Without any, it makes one.
-func (s *stock) next(client int, serial uint64) *purchase {
-	s.used.Add(1)
-	if len(s.made[client]) == 0 {
-		return newPurchase(s.keys[client%len(s.keys)], int(serial)) //nolint:gosec // a count
-	}
-	p := s.made[client][0]
-	s.made[client] = s.made[client][1:]
-	return p
-}
-
 // newRow returns a payment of usual size. Each has a host of its own among a few, so that no bound on
 // one host is met.
 func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
@@ -127,3 +87,44 @@ func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// write begins the payment and, if it is to be settled, records its outcome.
+func (p *purchase) write(ctx context.Context, db payments, settled bool) error {
+	begun, err := db.Begin(ctx, p.begin)
+	if err != nil || !settled {
+		return err
+	}
+	p.outcome.Fence = begun.Payment.Lease.Fence
+	_, _, err = db.Record(ctx, p.outcome)
+	return err
+}
+
+// stock holds purchases of the clients of a case, made before they are measured: a caller's work is not the store's. It
+// keeps none that was used, and none beyond its case's turn: they would be a heap that the store has not.
+type stock struct {
+	keys []pay.Key
+	made [][]*purchase // of each client, in the order of their ids
+	used atomic.Int64  // since the last fill
+	n    int
+}
+
+// fill makes as many purchases as were used the last time, and a half more.
+func (s *stock) fill() {
+	for range s.used.Swap(0) * 3 / 2 {
+		client := s.n % len(s.made)
+		s.made[client] = append(s.made[client], newPurchase(s.keys[client%len(s.keys)], s.n))
+		s.n++
+	}
+}
+
+// next takes a purchase of a client. Without any, it makes one.
+func (s *stock) next(client int, serial uint64) *purchase {
+	s.used.Add(1)
+	if len(s.made[client]) == 0 {
+		return newPurchase(s.keys[client%len(s.keys)], int(serial)) //nolint:gosec // a count
+	}
+	p := s.made[client][0]
+	s.made[client][0] = nil // the array behind the list would keep it
+	s.made[client] = s.made[client][1:]
+	return p
+}

@@ -160,6 +160,7 @@ func (b *bench) paying(name string, clients int, length time.Duration, keys []pa
 	s := &stock{keys: keys, made: make([][]*purchase, clients)}
 	return subject{name, clients, func(ctx context.Context) (measurement, error) {
 		s.fill()
+		defer clear(s.made)
 		return b.drive(ctx, load{clients: clients, length: length}, nil, func(ctx context.Context, client int, serial uint64, _ bool) error {
 			return s.next(client, serial).write(ctx, nodes[client%len(nodes)], true)
 		})
