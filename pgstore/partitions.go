@@ -58,6 +58,11 @@ func (d *DB) addMonths(ctx context.Context) {
 	}
 }
 
+// smallSamples makes the change by which ANALYZE reads a quarter of the usual number of rows: a table that is made
+// like another one does not get that from it.
+const smallSamples = `SELECT string_agg(format('ALTER COLUMN %I SET STATISTICS 25', attname), ', ')
+	FROM pg_attribute WHERE attrelid = 'spend'::regclass AND attnum > 0 AND NOT attisdropped`
+
 // addMonth makes the partition of a month, unless there is one.
 func (d *DB) addMonth(ctx context.Context, month time.Time) error {
 	name := monthName(month)
@@ -76,6 +81,13 @@ func (d *DB) addMonth(ctx context.Context, month time.Time) error {
 		}
 		table := pgx.Identifier{name}.Sanitize()
 		if err := t.exec(`CREATE TABLE ` + table + ` (LIKE spend INCLUDING DEFAULTS INCLUDING CONSTRAINTS)`); err != nil {
+			return err
+		}
+		samples := ""
+		if err := get(ctx, t, nil, smallSamples, nil, func(r pgx.Rows) error { return r.Scan(&samples) }); err != nil {
+			return err
+		}
+		if err := t.exec(`ALTER TABLE ` + table + ` ` + samples); err != nil {
 			return err
 		}
 		return t.exec(fmt.Sprintf(`ALTER TABLE spend ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, idAt(month), idAt(month.AddDate(0, 1, 0))))

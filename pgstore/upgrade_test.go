@@ -195,6 +195,11 @@ func TestPartitions(t *testing.T) {
 	if n := run(t, url, partitions); n != 3 { // this month, the next one, everything else
 		t.Errorf("there are %d partitions", n)
 	}
+	const samples = `SELECT count(*) FROM pg_attribute WHERE attnum > 0 AND attstattarget IS DISTINCT FROM 25
+		AND attrelid IN (SELECT 'payments'::regclass UNION SELECT relid FROM pg_partition_tree('spend'))`
+	if n := run(t, url, samples); n != 0 {
+		t.Errorf("ANALYZE reads many rows for %d columns", n)
+	}
 	k := keyOn(t, d)
 	p := begin(t, d, k)
 	if _, _, err := d.Record(t.Context(), settledOf(p)); err != nil {

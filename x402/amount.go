@@ -130,6 +130,14 @@ func (a Amount) Big() *big.Int { return a.n.ToBig() }
 // Bytes32 returns a as a big-endian uint256, as the ABI encodes it.
 func (a Amount) Bytes32() [32]byte { return a.n.Bytes32() }
 
+// AppendBytes appends the big-endian bytes without leading zeros: none for zero.
+func (a Amount) AppendBytes(to []byte) []byte {
+	for i := a.n.ByteLen() - 1; i >= 0; i-- {
+		to = append(to, byte(a.n[i/8]>>(i%8*8))) //nolint:gosec // the lowest byte
+	}
+	return to
+}
+
 // MarshalText writes the canonical decimal.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 

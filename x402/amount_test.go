@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/big"
 	"strings"
@@ -82,6 +83,9 @@ func TestAmountAgreesWithBigInt(t *testing.T) {
 		word := a.Bytes32()
 		if new(big.Int).SetBytes(word[:]).Cmp(a.Big()) != 0 {
 			t.Fatalf("Bytes32 of %v is %x", a, word)
+		}
+		if short := a.AppendBytes([]byte{7}); !bytes.Equal(short, append([]byte{7}, a.Big().Bytes()...)) {
+			t.Fatalf("AppendBytes of %v makes %x", a, short)
 		}
 		if a.Cmp(b) != a.Big().Cmp(b.Big()) {
 			t.Fatalf("Cmp(%v, %v) = %d", a, b, a.Cmp(b))

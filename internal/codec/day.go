@@ -85,12 +85,10 @@ func appendSum(to []byte, s pay.Sum) []byte {
 }
 
 func appendAmount(to []byte, a x402.Amount) []byte {
-	b := a.Bytes32()
-	i := 0
-	for i < len(b) && b[i] == 0 {
-		i++
-	}
-	return append(append(to, byte(len(b)-i)), b[i:]...)
+	at := len(to)
+	to = a.AppendBytes(append(to, 0))
+	to[at] = byte(len(to) - at - 1) //nolint:gosec // 32 at most
+	return to
 }
 
 // DecodeDay decodes a row; nil is an empty one.
