@@ -238,6 +238,7 @@ func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 		more = append(more, o.locks...)
 		o.ask(s)
 	}
+	s.doubt()
 	slices.Sort(more)
 	more = slices.DeleteFunc(slices.Compact(more), b.holds)
 	var trip pgx.Batch

@@ -279,6 +279,10 @@ func (s *state) empty(q question) {
 		s.hosts[q] = map[string]uint64{}
 	case askAttempts:
 		s.attempts[q] = 0
+	case askSetting:
+		delete(s.settings, q.a)
+	case askUse:
+		delete(s.uses, q)
 	case askPlan:
 		s.plans[q.a] = pay.PlanFree
 	case askApproval:

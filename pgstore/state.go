@@ -143,6 +143,17 @@ func (s *state) want(list ...question) {
 	}
 }
 
+// doubt asks again what no lock of the batch guards, because a call that joins may have begun after a change, such as a pause.
+func (s *state) doubt() {
+	for q := range s.answered {
+		switch q.kind { //nolint:exhaustive // locks guard the others
+		case askSetting, askPlan, askUse:
+			delete(s.answered, q)
+			s.missing[q] = true
+		}
+	}
+}
+
 // ask fails with errAsk until the question is answered.
 func (s *state) ask(kind kind, a, b string) (question, error) {
 	q := question{kind, a, b}

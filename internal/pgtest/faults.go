@@ -140,6 +140,7 @@ type Link struct {
 	armed  []byte // "": nothing
 	after  bool
 	delay  time.Duration
+	held   chan struct{} // nil: answers go through
 	conns  map[net.Conn]bool
 }
 
@@ -188,6 +189,32 @@ func (l *Link) wait() {
 	l.mu.Unlock()
 	if by > 0 {
 		time.Sleep(by)
+	}
+}
+
+// Hold keeps answers of the server until goOn is called.
+func (l *Link) Hold(t testing.TB) (goOn func()) {
+	held := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = held
+	goOn = sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held = nil
+		close(held)
+	})
+	t.Cleanup(goOn)
+	return goOn
+}
+
+// waitHeld waits while answers are kept.
+func (l *Link) waitHeld() {
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		<-held
 	}
 }
 
@@ -269,6 +296,9 @@ func (l *Link) copy(to, from net.Conn, stops func([]byte) bool) {
 		}
 		if n > 0 {
 			l.wait()
+			if stops == nil {
+				l.waitHeld()
+			}
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}
