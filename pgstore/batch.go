@@ -227,7 +227,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 
 // gather asks the first questions of operations that were queued while the locks were waited for. These join, so that
 // fewer batches share the work, if no other batch has the further locks that they need: a batch that has locks must
-// not wait for more.
+// not wait for more. They ask again what no lock guards, because they may have begun after a change of it.
 func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 	joining := b.lane.joining(maxBatch - len(b.ops))
 	if len(joining) == 0 {
@@ -238,7 +238,7 @@ func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
 		more = append(more, o.locks...)
 		o.ask(s)
 	}
-	s.doubt()
+	s.askAgain()
 	slices.Sort(more)
 	more = slices.DeleteFunc(slices.Compact(more), b.holds)
 	var trip pgx.Batch

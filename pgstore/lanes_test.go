@@ -34,7 +34,7 @@ func TestBatchWaitsForCallers(t *testing.T) {
 	}
 }
 
-// A call that joins a batch may have begun after everything was paused. The batch had asked before.
+// A call that joins a batch may have begun after everything was paused, or went on. The batch had asked before.
 func TestCallThatJoinsSeesPause(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -42,27 +42,32 @@ func TestCallThatJoinsSeesPause(t *testing.T) {
 	d, other := node(t, pgstore.Options{URL: strings.Replace(url, server.URL, link.URL, 1)}), node(t, pgstore.Options{URL: url})
 	k := keyOn(t, d)
 	pays(t, d, k, 5) // so that the statements are prepared
-	goOn := link.Hold(t)
-	answers := make(chan error, 2)
-	call := func() { _, err := d.Begin(t.Context(), callOf(k, d.Now())); answers <- err }
-	go call()
-	wait(t, "the batch has asked", func() bool {
-		return run(t, url, `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`) == 1
-	})
-	if err := other.SetPause(t.Context(), &pay.Pause{At: d.Now()}); err != nil {
-		t.Fatal(err)
-	}
-	go call()
-	wait(t, "a call waits", func() bool { return d.Queued() == 1 })
-	before := d.Stats()
-	goOn()
-	for range 2 {
-		if err := <-answers; !errors.As(err, new(*pay.PolicyError)) {
-			t.Errorf("a payment was begun after the pause: %v", err)
+	for _, pause := range []*pay.Pause{{At: d.Now()}, nil} {
+		goOn := link.Hold(t)
+		answers := make(chan error, 2)
+		call := func() {
+			_, err := d.Begin(t.Context(), callOf(k, d.Now()))
+			answers <- err
 		}
-	}
-	if n := d.Stats().Batches - before.Batches; n != 1 {
-		t.Errorf("the calls are in %d batches", n)
+		go call()
+		wait(t, "the batch has asked", func() bool {
+			return run(t, url, `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`) == 1
+		})
+		if err := other.SetPause(t.Context(), pause); err != nil {
+			t.Fatal(err)
+		}
+		go call()
+		wait(t, "a call waits", func() bool { return d.Queued() == 1 })
+		before := d.Stats()
+		goOn()
+		for range 2 {
+			if err := <-answers; errors.As(err, new(*pay.PolicyError)) != (pause != nil) {
+				t.Errorf("with the pause %v, a call of the batch got %v", pause, err)
+			}
+		}
+		if n := d.Stats().Batches - before.Batches; n != 1 {
+			t.Errorf("the calls are in %d batches", n)
+		}
 	}
 }
 

@@ -143,8 +143,8 @@ func (s *state) want(list ...question) {
 	}
 }
 
-// doubt asks again what no lock of the batch guards, because a call that joins may have begun after a change, such as a pause.
-func (s *state) doubt() {
+// askAgain asks again what no lock of a batch guards: the pause and other settings, plans, and who may use a wallet.
+func (s *state) askAgain() {
 	for q := range s.answered {
 		switch q.kind { //nolint:exhaustive // locks guard the others
 		case askSetting, askPlan, askUse:

@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- Rows of sheets are written again and again. The database takes old versions out of a page when less of it is free than the
--- table wants: with half a page, at nearly each write. A full page has room for ten versions in between. A new version of a
+-- table wants: with half a page, at nearly each write. A page that may be full has room for several in between. A new version of a
 -- payment has entries of its own in all indexes, wherever it stands. So room for it beside the old one saves nothing.
 ALTER TABLE sheets SET (fillfactor = 100);
 ALTER TABLE payments SET (fillfactor = 100);
