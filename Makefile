@@ -6,7 +6,8 @@ TOOLS    := tools/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
-GOTEST   := $(GO) test -race -timeout 15m
+# The linters vet. Here it would take minutes: go test vets all that a test links, once with -race and once without.
+GOTEST   := $(GO) test -vet=off -timeout 15m
 
 .PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
@@ -53,12 +54,12 @@ test: ## everything that a change must pass but the linters: Go with -race, end 
 timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
 
 test-go: ## unit, property and integration tests
-	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move))
+	$(call timed,$(GOTEST) -race $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move))
 
 # A server of its own for each test: the store of one node and of three, and connections that are lost. RACE=-race turns
 # the race detector on, which takes four times as long.
 test-postgres: ## the store in PostgreSQL, which must be installed
-	$(call timed,$(GO) test $(RACE) -timeout 15m ./pgstore ./internal/move)
+	$(call timed,$(GOTEST) $(RACE) ./pgstore ./internal/move)
 
 migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL and back; prints the times
 	MOVE_PAYMENTS=$(or $(PAYMENTS),1000000) $(GO) test -count=1 -v -timeout 60m -run TestScale ./internal/move
@@ -66,7 +67,7 @@ migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL and back; pr
 # One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of
 # their own, built without the race detector; only e2e/faults has purser in its own process.
 test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
-	$(call timed,$(E2E) $(GO) test -p 1 -count=1 -timeout 15m $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -count=1 ./e2e/faults)
+	$(call timed,$(E2E) $(GOTEST) -p 1 -count=1 $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -race -count=1 ./e2e/faults)
 
 test-ship: tools helm nfpm ## what is shipped: release, archives, packages, install.sh, image, chart, xcaddy, licences; .ci/run does it when their inputs changed
 	$(call timed,$(GO) test -count=1 -timeout 60m ./e2e/ship $(if $(PLATFORMS),-ship.platforms='$(PLATFORMS)'))
