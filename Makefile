@@ -43,12 +43,14 @@ sbom: tools release ## bill of materials of the release (CycloneDX)
 image: licences ## the container image, with podman, buildah or docker
 	NOTICES=$(CURDIR)/$(BIN)/release/NOTICES deploy/image.sh $(BIN)/release/purser purser:$(VERSION)
 
-# Steps that are independent run side by side, JOBS at a time: tests that wait beside tests that compute. All of them run,
-# whatever becomes of one, and each says at its end how it went.
+# Steps that are independent run side by side, JOBS at a time: tests that wait beside tests that compute. The longest begin
+# first. All of them run, whatever becomes of one, and each says at its end how it went.
 JOBS ?= 2
+STEPS := test-e2e test-go test-postgres test-python test-runtimes contracts-check
 
 test: ## everything that a change must pass but the linters: Go with -race, end to end, the clients, the contract
-	@$(MAKE) --no-print-directory -k -j$(JOBS) test-go test-e2e test-postgres test-python test-typescript test-runtimes contracts-check
+	-@$(MAKE) --no-print-directory -k -j$(JOBS) e2e-deps build $(BIN)/purser-failpoints
+	@echo $(STEPS) | xargs -n 1 -P $(JOBS) $(MAKE) --no-print-directory
 
 # $(call timed,commands) is a recipe that says how the commands went, and how long they took.
 timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
