@@ -44,8 +44,9 @@ image: licences ## the container image, with podman, buildah or docker
 	NOTICES=$(CURDIR)/$(BIN)/release/NOTICES deploy/image.sh $(BIN)/release/purser purser:$(VERSION)
 
 # Steps that are independent run side by side, JOBS at a time: tests that wait beside tests that compute. The longest begin
-# first. All of them run, whatever becomes of one, and each says at its end how it went.
+# first. All of them run, whatever becomes of one or of what it needs, and each says at its end how it went.
 JOBS ?= 2
+# test-runtimes runs test-typescript.
 STEPS := test-e2e test-go test-postgres test-python test-runtimes contracts-check
 
 test: ## everything that a change must pass but the linters: Go with -race, end to end, the clients, the contract
