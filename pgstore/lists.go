@@ -79,7 +79,7 @@ func (d *DB) PaymentsBefore(ctx context.Context, keyIDs []string, label, before 
 	if label != "" && with == 0 || limit < 1 {
 		return nil, nil
 	}
-	return d.paymentsBy(ctx, `key_id = ANY($1) AND labels = ANY($2) AND id < $3 ORDER BY id DESC LIMIT $4`, keyIDs, labelSets(with, 0), orLast(before), limit)
+	return d.paymentsBy(ctx, `key_id = ANY($1) AND labels & $2 = $2 AND id < $3 ORDER BY id DESC LIMIT $4`, keyIDs, int16(with), orLast(before), limit)
 }
 
 // PaymentsOf lists the payments of the keys, newest first.
