@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/pgtest"
 )
 
@@ -19,7 +20,8 @@ func (w *workplace) url() string {
 // Two pursers on one database have the same keys and pauses, and one budget.
 func TestNodesOfOneDatabase(t *testing.T) {
 	t.Parallel()
-	database, facilitator := pgtest.Start(t).URL, newStandIn(t)
+	server, facilitator := pgtest.Start(t), newStandIn(t)
+	database := server.URL
 	settings := func(more ...string) []string {
 		return append([]string{"PURSER_STORE=postgres", "PURSER_FACILITATOR_URL=" + facilitator.URL}, more...)
 	}
@@ -64,6 +66,21 @@ func TestNodesOfOneDatabase(t *testing.T) {
 		t.Fatalf("resume: %+v", o)
 	}
 	pay(a, 100_000, http.StatusOK, "6")
+
+	checked := func(want int, text string) {
+		t.Helper()
+		for _, o := range []clitest.Outcome{
+			a.do(t, "check"), b.do(t, "check", "--json"), a.do(t, "check", "--database"), b.do(t, "check", "--database", "--json"),
+		} {
+			if o.Status != want || !strings.Contains(o.Stdout, text) || !strings.Contains(o.Stdout, "postgres://") {
+				t.Errorf("check: %+v", o)
+			}
+		}
+	}
+	checked(0, "settled")
+	server.Exec(t, `INSERT INTO other_counters VALUES ('lost', 1)`)
+	checked(1, "counter lost is 1")
+	server.Exec(t, `DELETE FROM other_counters WHERE name = 'lost'`)
 
 	// A reload notices another password, and does not say it.
 	b.write(t, "database.url", database+"&password=hush-hush\n")

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -18,26 +18,14 @@ import (
 type checker struct {
 	ctx    context.Context
 	tx     pgx.Tx
-	faults []error
+	vault  *vault.Vault // nil: secrets are not tried
+	report Report
 }
 
 func (c *checker) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf(format, args...))
-}
-
-// Check compares columns, counters and sums with the payments and events that make them up, as of one
-// moment. Payments go on meanwhile. It needs memory for the counters, and reads everything.
-func (d *DB) Check(ctx context.Context) error {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return unavailable(ctx, err)
+	if c.report.More = len(c.report.Faults) >= maxFaults; !c.report.More {
+		c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has read only
-	c := &checker{ctx: ctx, tx: tx}
-	if err := errors.Join(c.payments(), c.events(), c.days(), c.wallets()); err != nil {
-		return err
-	}
-	return errors.Join(c.faults...)
 }
 
 // payments checks each payment, its columns and the counters.
@@ -49,6 +37,7 @@ func (c *checker) payments() error {
 	sums := pay.CounterCheck{}
 	if removed != nil {
 		sums.Removed = *removed
+		c.report.Removed = *removed
 	}
 	err = each(c.ctx, c.tx, func(r pgx.Rows) error {
 		var id, key string
@@ -58,10 +47,14 @@ func (c *checker) payments() error {
 		if err := r.Scan(&id, &key, &labels, &leased, &due, &row, &payload); err != nil {
 			return err
 		}
+		c.report.Payments++
 		p, err := codec.Decode(codec.Stored{Row: row, Payload: payload})
 		if err != nil {
-			c.fault("payment %s: %w", id, err)
+			c.fault("payment %s: %v", id, err)
 			return nil
+		}
+		for _, label := range p.Labels() {
+			c.report.Labels[label]++
 		}
 		if p.ID != id || p.KeyID != key || labels != int16(codec.LabelBits(p.Labels()...)) || leased != (p.Lease.Owner != "") || due != !p.Check.IsZero() {
 			c.fault("payment %s has other columns than its row", id)
@@ -70,7 +63,7 @@ func (c *checker) payments() error {
 			c.fault("payment %s %s", id, what)
 		}
 		if err := sums.Add(p); err != nil {
-			c.fault("%w", err)
+			c.fault("%v", err)
 		}
 		return nil
 	}, `SELECT id, key_id, labels, leased IS NOT NULL, due IS NOT NULL, row, payload FROM payments ORDER BY id`)
@@ -86,11 +79,13 @@ func (c *checker) payments() error {
 			return nil
 		}
 		if err := sums.Compare(v.Counter, v.Amount); err != nil {
-			c.fault("%w", err)
+			c.fault("%v", err)
 		}
 		return nil
 	})
-	c.faults = append(c.faults, sums.Missing()...)
+	for _, missing := range sums.Missing() {
+		c.fault("%v", missing)
+	}
 	return err
 }
 
@@ -151,7 +146,7 @@ func (c *checker) days() error {
 		}
 		var is pay.Sum
 		if err := codec.VisitDay(row, func(s pay.Sum) { is = s }, nil); err != nil {
-			c.fault("spend of key %s on %s: %w", key, dayTime(day).Format(time.DateOnly), err)
+			c.fault("spend of key %s on %s: %v", key, dayTime(day).Format(time.DateOnly), err)
 			return nil
 		}
 		if is.Count != count || is.Amount.String() != amount || is.Corrected.String() != corrected {

@@ -43,6 +43,13 @@ type Copy interface {
 	Close() error
 }
 
+// examiner is a store that is checked where it is, because it is no file that purser could copy.
+type examiner interface {
+	// Examine returns the report of what is wrong with the store at a place, as JSON has it. It ends
+	// when the store is closed.
+	Examine(ctx context.Context, place string) (report any, err error)
+}
+
 // copyStore copies the store, and marks the copy if it is to be a backup. The request is counted
 // in only while the copy is taken; what is done with the copy does not keep purser from stopping.
 func (p *Purser) copyStore(ctx context.Context, mark *Mark) (Copy, error) {
@@ -72,6 +79,13 @@ func (h *Handler) copies(serve func(*Purser, http.ResponseWriter, *http.Request)
 }
 
 func (p *Purser) check(w http.ResponseWriter, r *http.Request) error {
+	if store, is := p.Store.(examiner); is {
+		report, err := store.Examine(r.Context(), p.Place)
+		if err != nil {
+			return failure(err)
+		}
+		return writeBody(w, http.StatusOK, report)
+	}
 	c, err := p.copyStore(r.Context(), nil)
 	if err != nil {
 		return err

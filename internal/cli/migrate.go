@@ -49,7 +49,6 @@ type mover struct {
 	env    *Env
 	path   string
 	master vault.Source
-	url    string
 }
 
 // movable is a store that a command moves.
@@ -91,23 +90,32 @@ func (env *Env) mover(dir string) (*mover, error) {
 	if m.master == nil {
 		return nil, fmt.Errorf("the master key is not here: set %s or %s, or put %s beside %s", masterKeyVariable, masterKeyFileVariable, masterKeyName, path)
 	}
-	if m.url = env.Getenv(databaseURLVariable); m.url == "" {
-		if file := env.Getenv(databaseURLFileVariable); file != "" {
-			text, err := os.ReadFile(filepath.Clean(env.path(file)))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", databaseURLFileVariable, err)
-			}
-			m.url = strings.TrimSpace(string(text))
-		}
-	}
 	return m, nil
 }
 
-func (m *mover) database() (pgstore.Options, error) {
-	if m.url == "" {
-		return pgstore.Options{}, fmt.Errorf("the database is not named: set %s", databaseURLVariable)
+// databaseURL returns the address of the database that the environment names.
+func (env *Env) databaseURL() (string, error) {
+	if address := env.Getenv(databaseURLVariable); address != "" {
+		return address, nil
 	}
-	return pgstore.Options{URL: m.url, MasterKey: m.master, Dir: filepath.Dir(m.path)}, nil
+	file := env.Getenv(databaseURLFileVariable)
+	if file == "" {
+		return "", fmt.Errorf("the database is not named: set %s", databaseURLVariable)
+	}
+	text, err := os.ReadFile(filepath.Clean(env.path(file)))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", databaseURLFileVariable, err)
+	}
+	address := strings.TrimSpace(string(text))
+	if address == "" {
+		return "", fmt.Errorf("%s: %s is empty", databaseURLFileVariable, file)
+	}
+	return address, nil
+}
+
+func (m *mover) database() (pgstore.Options, error) {
+	address, err := m.env.databaseURL()
+	return pgstore.Options{URL: address, MasterKey: m.master, Dir: filepath.Dir(m.path)}, err
 }
 
 // open opens a store as the source or the target of a move.

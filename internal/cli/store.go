@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/pgstore"
 )
 
 const checkHelp = `
@@ -29,20 +31,24 @@ Checks whether the books agree with themselves: every index with the payments, e
 counter with what living payments reserve, every spend event with its settled payment,
 keys, wallets and their secrets. Nothing is changed.
 
-Without FILE and --data-dir it asks a running purser, which checks a copy that it makes
-beside its database. With --data-dir the database in that folder is checked, and with FILE
-that one, which may be a backup; no purser may have it open. The structure of the file is
-then checked as well, and secrets if the master key is at hand (PURSER_MASTER_KEY,
+Without FILE, --data-dir and --database it asks a running purser, which checks a copy that
+it makes beside its database. PostgreSQL is read as of one moment, and payments go on. With
+--data-dir the database in that folder is checked, and with FILE that one, which may be a
+backup; no purser may have it open. The structure of the file is then checked as well. With
+--database the one of DATABASE_URL or DATABASE_URL_FILE is checked, whether or not nodes use
+it. Secrets are tried if the master key is at hand (PURSER_MASTER_KEY,
 PURSER_MASTER_KEY_FILE, or master.key in the same folder).
 
 The exit status is 0 if nothing is wrong, else 1.
 
     $ purser check
-    $ purser check books.db`
+    $ purser check books.db
+    $ purser check --database`
 
 func (env *Env) checkCommand(c *cobra.Command) {
 	adminFlag(c)
 	dir := dataDirFlag(c)
+	database := c.Flags().Bool("database", false, "check the PostgreSQL of "+databaseURLVariable+", without a running purser")
 	asJSON := c.Flags().Bool("json", false, printsJSON)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
@@ -51,9 +57,14 @@ func (env *Env) checkCommand(c *cobra.Command) {
 			return err
 		}
 		var answer CheckAnswer
-		if len(args) == 0 && !c.Flags().Changed("data-dir") {
+		switch {
+		case *database && len(args) > 0:
+			return errors.New("FILE and --database name two databases: keep one")
+		case *database:
+			answer, err = env.checkPostgres(c.Context(), path)
+		case len(args) == 0 && !c.Flags().Changed("data-dir"):
 			err = env.checkRunning(c, &answer)
-		} else {
+		default:
 			answer.Path = path
 			answer.Report, err = boltstore.CheckFile(c.Context(), path, env.masterKeyBeside(path))
 		}
@@ -61,7 +72,7 @@ func (env *Env) checkCommand(c *cobra.Command) {
 			err = show(c.OutOrStdout(), *asJSON, answer, writeCheck)
 		}
 		if err == nil && len(answer.Faults) > 0 {
-			err = errors.New("the database has faults: keep the file as it is, with a copy, until they are understood")
+			err = errors.New("the database has faults: keep it as it is, with a copy, until they are understood")
 		}
 		return err
 	})
@@ -74,9 +85,27 @@ func (env *Env) checkRunning(c *cobra.Command, answer *CheckAnswer) error {
 	}
 	client.client.Timeout = 0 // it takes as long as it takes
 	if err := client.call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, answer); err != nil {
-		return fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir", err)
+		return fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir, or with --database if it is PostgreSQL", err)
 	}
 	return nil
+}
+
+// checkPostgres checks the database that the environment names. path is where a file of bbolt would
+// be, with the master key beside it.
+func (env *Env) checkPostgres(ctx context.Context, path string) (answer CheckAnswer, err error) {
+	address, err := env.databaseURL()
+	if err != nil {
+		return answer, err
+	}
+	report, err := pgstore.ExamineDatabase(ctx, pgstore.Options{URL: address, MasterKey: env.masterKeyBeside(path)})
+	if err != nil {
+		return answer, err
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		return answer, err
+	}
+	return answer, json.Unmarshal(text, &answer) // the two reports have the same names
 }
 
 func dataDirFlag(c *cobra.Command) *string {
