@@ -15,6 +15,7 @@ import (
 // PostgresStore keeps everything in one PostgreSQL database, for any number of purser processes.
 type PostgresStore struct {
 	// URL is a reference to the address of the database: postgres://USER:PASSWORD@HOST:5432/DATABASE.
+	// On another machine the database must prove its name, unless sslmode says another thing.
 	// Default: {env.DATABASE_URL}; it must be set.
 	URL string `json:"url,omitempty"`
 	// URLFile is its file. Default: {env.DATABASE_URL_FILE}.

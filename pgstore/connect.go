@@ -2,11 +2,15 @@ package pgstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +29,8 @@ var (
 	ErrURL = errors.New("the URL of the database cannot be read: write it as postgres://USER:PASSWORD@HOST:5432/DATABASE")
 	// ErrUnreachable: the database did not answer in time.
 	ErrUnreachable = errors.New("the database cannot be reached")
+	// ErrTLS: the server that answers does not prove that it is the database.
+	ErrTLS = errors.New("the database does not prove who it is: name the file of its authority in sslrootcert, or sslmode=disable where nothing else can reach the network")
 	// ErrRefused: the database does not let this user in.
 	ErrRefused = errors.New("the database refuses the user or the password")
 	// ErrForeign: the database has tables of another program.
@@ -38,12 +44,49 @@ const (
 	connectLimit = 5 * time.Second // of one try
 )
 
+// configOf reads the URL of a database. Where neither the URL nor PGSSLMODE says how to protect the way
+// to another machine, the server must prove its name with a certificate (sslmode=verify-full).
+// libpq's own default would fall back to plain text, for which an attacker on the way can ask.
+func configOf(databaseURL string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, ErrURL // the error may show a password
+	}
+	if os.Getenv("PGSSLMODE") != "" || sslMode.MatchString(databaseURL) || isLocal(config.ConnConfig) {
+		return config, nil
+	}
+	switch {
+	case !strings.HasPrefix(databaseURL, "postgres://") && !strings.HasPrefix(databaseURL, "postgresql://"):
+		databaseURL += " sslmode=verify-full"
+	case strings.Contains(databaseURL, "?"):
+		databaseURL += "&sslmode=verify-full"
+	default:
+		databaseURL += "?sslmode=verify-full"
+	}
+	if config, err = pgxpool.ParseConfig(databaseURL); err != nil {
+		return nil, ErrURL
+	}
+	return config, nil
+}
+
+// sslMode finds the part of a URL, or of a list of key=value pairs, that says how to protect the way.
+var sslMode = regexp.MustCompile(`(^|[?&\s])sslmode\s*=`)
+
+// isLocal reports whether all hosts of a configuration are this machine.
+func isLocal(config *pgx.ConnConfig) bool {
+	local := func(host string) bool {
+		address, err := netip.ParseAddr(host)
+		return strings.HasPrefix(host, "/") || host == "localhost" || err == nil && address.Unmap().IsLoopback()
+	}
+	return local(config.Host) && !slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return !local(f.Host) })
+}
+
 // Place names the database that a URL leads to, for people: host, port, database, user and schema. It
 // has no password.
 func Place(databaseURL string) (string, error) {
-	pool, err := pgxpool.ParseConfig(databaseURL)
+	pool, err := configOf(databaseURL)
 	if err != nil {
-		return "", ErrURL // the error may show a password
+		return "", err
 	}
 	c := pool.ConnConfig
 	place, query := url.URL{Scheme: "postgres", User: url.User(c.User), Path: "/" + c.Database}, url.Values{}
@@ -63,9 +106,9 @@ func Place(databaseURL string) (string, error) {
 // Connect opens a store as Open does. It waits for a database that starts as well, patience at most. Its
 // errors tell people what to do; those of this file can be told apart.
 func Connect(ctx context.Context, o Options, patience time.Duration) (*DB, error) {
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := configOf(o.URL)
 	if err != nil {
-		return nil, ErrURL // the error may show a password
+		return nil, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -149,7 +192,14 @@ func comes(err error) bool {
 		return refused.Code == "57P03" || refused.Code == "53300"
 	}
 	var connecting *pgconn.ConnectError
-	return errors.As(err, &connecting) || errors.Is(err, context.DeadlineExceeded)
+	return !unproven(err) && (errors.As(err, &connecting) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// unproven reports whether a connection failed because the server did not prove its name.
+func unproven(err error) bool {
+	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
+	var connecting *pgconn.ConnectError
+	return bad || errors.As(err, &connecting) && strings.Contains(err.Error(), "server refused TLS connection")
 }
 
 // explain turns what the database or the driver says into words for people.
@@ -162,6 +212,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w: all nodes of one database need the same one. Copy master.key of the first node here, or set PURSER_MASTER_KEY on all", err)
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("%w: a newer purser uses it; run that one", err)
+	case unproven(err):
+		return fmt.Errorf("%w: %w", ErrTLS, err)
 	case !errors.As(err, &refused):
 		if comes(err) {
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -164,6 +164,11 @@ func forward(t *testing.T, address, socket string) {
 		t.Error(err)
 		return
 	}
+	serve(t, listener, socket)
+}
+
+// serve leads the connections of a listener to a socket until the test ends.
+func serve(t *testing.T, listener net.Listener, socket string) {
 	context.AfterFunc(t.Context(), func() { _ = listener.Close() })
 	for {
 		from, err := listener.Accept()
@@ -177,5 +182,68 @@ func forward(t *testing.T, address, socket string) {
 		}
 		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
 		go func() { _, _ = io.Copy(from, to); _ = from.Close() }()
+	}
+}
+
+// The way to another machine is proven by a certificate, unless the operator has said another thing.
+func TestWayToAnotherMachineIsProven(t *testing.T) {
+	for given, want := range map[string]string{
+		"postgres://u@db.example/books":                                    "db.example",
+		"postgresql://u@db.example/books?pool_max_conns=4":                 "db.example",
+		"host=db.example user=u dbname=books":                              "db.example",
+		"postgres://u@10.1.2.3/books":                                      "10.1.2.3",
+		"postgres://u@127.0.0.1:5432,db.example:5432/books":                "127.0.0.1",
+		"postgres://u@db.example/books?sslmode=disable":                    "plain",
+		"host=db.example user=u dbname=books sslmode = disable":            "plain",
+		"postgres://u@db.example/books?sslmode=require":                    "unproven",
+		"postgres://u@127.0.0.1/books":                                     "unproven",
+		"postgres://u@[::1]/books":                                         "unproven",
+		"postgres://u@localhost/books":                                     "unproven",
+		"postgres:///books?host=/run/pg&user=u":                            "plain",
+		"postgres://u@db.example/books?application_name=x%3Dsslmode%3Doff": "db.example",
+	} {
+		config, err := pgstore.ConfigOf(given)
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+			continue
+		}
+		got := "plain"
+		if c := config.ConnConfig.TLSConfig; c != nil && c.InsecureSkipVerify {
+			got = "unproven"
+		} else if c != nil {
+			got = c.ServerName
+		}
+		if got != want {
+			t.Errorf("%s: %s, not %s", given, got, want)
+		}
+		for _, f := range config.ConnConfig.Fallbacks {
+			if got == want && got != "unproven" && got != "plain" && f.TLSConfig == nil {
+				t.Errorf("%s falls back to plain text", given)
+			}
+		}
+	}
+	t.Setenv("PGSSLMODE", "disable")
+	if config, err := pgstore.ConfigOf("postgres://u@db.example/books"); err != nil || config.ConnConfig.TLSConfig != nil {
+		t.Errorf("PGSSLMODE does not count: %v", err)
+	}
+}
+
+// A server that cannot prove its name is named as that at once, and not waited for.
+func TestConnectNamesMissingProof(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(fresh(t, pgtest.Start(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := net.SplitHostPort(reserved.Addr().String())
+	go serve(t, reserved, u.Query().Get("host")+"/.s.PGSQL.5432")
+	plain := with(t, with(t, u.String(), "host", host), "port", port)
+	_, err = pgstore.Connect(t.Context(), pgstore.Options{URL: with(t, plain, "sslmode", "verify-full"), MasterKey: vault.Given(testMaster)}, time.Hour)
+	if !errors.Is(err, pgstore.ErrTLS) || !strings.Contains(err.Error(), "sslrootcert") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -155,3 +155,6 @@ const TripSize = tripSize
 
 // Bytes makes a list as the committer has it.
 func Bytes(list [][]byte) any { return array[[]byte](list) }
+
+// ConfigOf reads a URL as Open does.
+func ConfigOf(databaseURL string) (*pgxpool.Config, error) { return configOf(databaseURL) }

@@ -150,9 +150,9 @@ func OpenTarget(ctx context.Context, o Options) (*Moving, error) {
 }
 
 func openMoving(ctx context.Context, o Options, prepare func(s *Moving, config *pgx.ConnConfig) error) (*Moving, error) {
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := configOf(o.URL)
 	if err != nil {
-		return nil, errors.New("the URL of the database cannot be read") // the error may show a password
+		return nil, err
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = nodeName + "-migrate"
 	config.MaxConns = max(config.MaxConns, 4)

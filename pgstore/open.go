@@ -106,9 +106,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := configOf(o.URL)
 	if err != nil {
-		return nil, errors.New("open store: the URL of the database cannot be read") // the error may show a password
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := errors.Join(d.outage.start(), d.bell.start()); err != nil {
 		return nil, err

@@ -41,6 +41,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (eq .Values.store.kind "postgres") (not .Values.store.databaseSecret.name) }}
 {{- fail "store.databaseSecret.name must name the secret with the URL of the database." }}
 {{- end }}
+{{- with .Values.networkPolicy }}
+{{- if and (eq $.Values.mode "shared") (eq $.Values.store.kind "postgres") .enabled (not (or .databasePods .extraEgress .databaseIsPublic)) }}
+{{- fail "the network policy would keep purser from its database: name its pods in networkPolicy.databasePods, its addresses in networkPolicy.extraEgress, or set networkPolicy.databaseIsPublic." }}
+{{- end }}
+{{- end }}
 {{- if and (eq .Values.store.kind "postgres") .Values.persistence.existingClaim }}
 {{- fail "persistence.existingClaim is for the store bolt: with postgres each pod has a volume of its own." }}
 {{- end }}
@@ -98,6 +103,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {name: PURSER_STORE, value: postgres}
 - name: DATABASE_URL
   valueFrom: {secretKeyRef: {name: {{ .Values.store.databaseSecret.name }}, key: {{ .Values.store.databaseSecret.key }}}}
+{{- if .Values.store.databaseCA.name }}
+- {name: PGSSLROOTCERT, value: /run/secrets/database/ca.crt}
+{{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
