@@ -24,6 +24,8 @@ const (
 	mendEvery = 100 * time.Millisecond
 	// maxQueued bounds the memory of an outage.
 	maxQueued = 1 << 16
+	// roomEvery is the pause before a node looks again whether a full disk has room.
+	roomEvery = 2 * time.Second
 	// keptFor bounds the time for which the database remembers a kept outcome.
 	keptFor = "30 days"
 )
@@ -40,6 +42,9 @@ type outage struct {
 	rows    map[string]*pay.Payment
 	file    *outageFile // nil: there is no folder for one
 	unsaved bool
+	// full: the disk was full in this outage. It ends once there is room, and is looked at again from lookAgain on.
+	full      bool
+	lookAgain time.Time
 	begins  chan struct{} // wakes mend
 
 	// held has the last known rows of payments whose lease this node was granted.
@@ -93,7 +98,7 @@ func (d *DB) fail(ctx context.Context, class string, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.class != "" {
-		o.class = class
+		o.becomes(class)
 		return
 	}
 	d.log.ErrorContext(ctx, "store: cannot write, new payments are refused", "reason", reasons[class], "error", cause)
@@ -102,11 +107,18 @@ func (d *DB) fail(ctx context.Context, class string, cause error) {
 
 // begin is called with mu held.
 func (o *outage) begin(class string, now time.Time) {
-	o.class, o.since = class, now
+	o.becomes(class)
+	o.since = now
 	select {
 	case o.begins <- struct{}{}:
 	default:
 	}
+}
+
+// becomes sets the cause. It is called with mu held.
+func (o *outage) becomes(class string) {
+	o.class = class
+	o.full = o.full || class == DownFull
 }
 
 // answerDown answers operations that cannot be written. batch may have written them all the same; zero:
@@ -234,7 +246,7 @@ func (d *DB) stillDown(err error) {
 	d.outage.mu.Lock()
 	defer d.outage.mu.Unlock()
 	if class := downClass(err); class != "" {
-		d.outage.class = class
+		d.outage.becomes(class)
 	}
 }
 
@@ -244,17 +256,49 @@ func (d *DB) resume(ctx context.Context) error {
 	for {
 		o.mu.Lock()
 		list := slices.Clone(o.queued[:min(len(o.queued), maxBatch)])
+		looks := o.full && len(list) == 0
 		o.mu.Unlock()
+		if looks {
+			if err := d.hasRoom(ctx); err != nil {
+				return err
+			}
+		}
 		if err := d.writeKept(ctx, list); err != nil {
 			return err
 		}
 		o.mu.Lock()
-		if o.queued = o.queued[len(list):]; len(o.queued) == 0 {
+		if o.queued = o.queued[len(list):]; len(o.queued) == 0 && looks == o.full {
 			defer o.mu.Unlock()
 			return d.endOutage(ctx)
 		}
 		o.mu.Unlock()
 	}
+}
+
+// takesRoom spills 32 MiB into a temporary file on the disk of the database's tables. It changes nothing.
+const takesRoom = `SELECT count(*) FROM (SELECT repeat('x', 1024) x, g FROM generate_series(1, 32768) g ORDER BY g DESC, x) s`
+
+// hasRoom reports an error while the disk of the database is full. A small write proves nothing: it finds a
+// place in a page that is there, and the next batch does not.
+func (d *DB) hasRoom(ctx context.Context) error {
+	o := &d.outage
+	now := d.time.local()
+	o.mu.Lock()
+	early := now.Before(o.lookAgain)
+	if !early {
+		o.lookAgain = now.Add(roomEvery)
+	}
+	o.mu.Unlock()
+	if early {
+		return &downError{DownFull}
+	}
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	_, err := number(ctx, d.pool, takesRoom)
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "53400" {
+		return nil // temp_file_limit: the operator allows no such files
+	}
+	return err
 }
 
 // endOutage is called with mu held.
@@ -266,7 +310,7 @@ func (d *DB) endOutage(ctx context.Context) error {
 		}
 	}
 	d.log.InfoContext(ctx, "store: writing again", "after", d.clock().Sub(o.since).String())
-	o.class, o.since, o.queued, o.unsaved = "", time.Time{}, nil, false
+	o.class, o.since, o.queued, o.unsaved, o.full, o.lookAgain = "", time.Time{}, nil, false, false, time.Time{}
 	clear(o.rows)
 	return nil
 }
