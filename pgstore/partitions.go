@@ -16,6 +16,8 @@ const (
 	operationsFor = "6 hours"
 	// sweepRows bounds the rows that one statement deletes.
 	sweepRows = 10_000
+	// moveTime bounds the making of a partition with the rows of its month.
+	moveTime = 10 * time.Minute
 	// months names the lock of the partitions.
 	months = "months"
 )
@@ -63,15 +65,19 @@ func (d *DB) addMonths(ctx context.Context) {
 const smallSamples = `SELECT string_agg(format('ALTER COLUMN %I SET STATISTICS 25', attname), ', ')
 	FROM pg_attribute WHERE attrelid = 'spend'::regclass AND attnum > 0 AND NOT attisdropped`
 
-// addMonth makes the partition of a month, unless there is one.
+// moveRows moves the rows of a month out of the partition for everything else. While they are there, the month cannot
+// have a partition of its own.
+const moveRows = `WITH moved AS (DELETE FROM spend_other WHERE id >= '%[2]s' AND id < '%[3]s' RETURNING *) INSERT INTO %[1]s SELECT * FROM moved`
+
+// addMonth makes the partition of a month, unless there is one. Spend that was booked before it goes there, too.
 func (d *DB) addMonth(ctx context.Context, month time.Time) error {
 	name := monthName(month)
 	const is = `SELECT FROM pg_class WHERE oid = to_regclass($1)`
 	if has, err := exists(ctx, d.pool, is, name); err != nil || has {
 		return err
 	}
-	return d.change(ctx, []string{months}, func(t *tx) error {
-		if has, err := exists(ctx, t, is, name); err != nil || has {
+	return d.changeWithin(ctx, moveTime, []string{months}, func(t *tx) error {
+		if has, err := exists(t.ctx, t, is, name); err != nil || has {
 			return err
 		}
 		// Attaching locks the partition for everything else against readers. It must not wait for a long one,
@@ -79,18 +85,29 @@ func (d *DB) addMonth(ctx context.Context, month time.Time) error {
 		if err := t.exec(`SET LOCAL lock_timeout = '1s'`); err != nil {
 			return err
 		}
+		from, to := idAt(month), idAt(month.AddDate(0, 1, 0))
 		table := pgx.Identifier{name}.Sanitize()
 		if err := t.exec(`CREATE TABLE ` + table + ` (LIKE spend INCLUDING DEFAULTS INCLUDING CONSTRAINTS)`); err != nil {
 			return err
 		}
 		samples := ""
-		if err := get(ctx, t, nil, smallSamples, nil, func(r pgx.Rows) error { return r.Scan(&samples) }); err != nil {
+		if err := get(t.ctx, t, nil, smallSamples, nil, func(r pgx.Rows) error { return r.Scan(&samples) }); err != nil {
 			return err
 		}
 		if err := t.exec(`ALTER TABLE ` + table + ` ` + samples); err != nil {
 			return err
 		}
-		return t.exec(fmt.Sprintf(`ALTER TABLE spend ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, idAt(month), idAt(month.AddDate(0, 1, 0))))
+		move := fmt.Sprintf(moveRows, table, from, to)
+		if err := t.exec(move); err != nil {
+			return err
+		}
+		if err := t.exec(`LOCK TABLE spend_other IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		if err := t.exec(move); err != nil { // rows that came meanwhile
+			return err
+		}
+		return t.exec(fmt.Sprintf(`ALTER TABLE spend ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, from, to))
 	})
 }
 

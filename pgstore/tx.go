@@ -51,8 +51,13 @@ func (t *tx) audit(c pay.Change) error {
 // change runs a transaction under locks. Errors of the database become pay.ErrUnavailable; others are
 // returned as they are.
 func (d *DB) change(ctx context.Context, locks []string, run func(t *tx) error) error {
+	return d.changeWithin(ctx, answerTime, locks, run)
+}
+
+// changeWithin is change with a bound of the caller's.
+func (d *DB) changeWithin(ctx context.Context, limit time.Duration, locks []string, run func(t *tx) error) error {
 	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	slices.Sort(locks)
 	locks = slices.Compact(locks)

@@ -235,4 +235,15 @@ func TestPartitions(t *testing.T) {
 	if _, err := d.Payment(t.Context(), again.ID); err != nil || time.Since(again.Created) > time.Hour {
 		t.Error(err)
 	}
+	// The next try to make the partition takes that event along.
+	if n := run(t, url, `SELECT count(*) FROM spend_other`); n != 1 {
+		t.Errorf("%d events are in the partition for everything else", n)
+	}
+	paidOnce(t, node(t, pgstore.Options{URL: url}), k, again)
+	if other, all := run(t, url, `SELECT count(*) FROM spend_other`), run(t, url, partitions); other != 0 || all != 3 {
+		t.Errorf("%d events are in the partition for everything else, and there are %d partitions", other, all)
+	}
+	if err := d.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
