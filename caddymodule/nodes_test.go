@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/pgtest"
@@ -81,6 +82,25 @@ func TestNodesOfOneDatabase(t *testing.T) {
 	server.Exec(t, `INSERT INTO other_counters VALUES ('lost', 1)`)
 	checked(1, "counter lost is 1")
 	server.Exec(t, `DELETE FROM other_counters WHERE name = 'lost'`)
+
+	// A node with another limit is named, on each of the two, until it has the same one.
+	b.variables(t, settings(master, "DATABASE_URL_FILE=database.url", "PURSER_DAILY_BUDGET=3")...)
+	if o := b.do(t, "reload"); o.Status != 0 {
+		t.Fatalf("reload: %+v", o)
+	}
+	said := func(want bool) {
+		t.Helper()
+		end := time.Now().Add(2 * time.Minute) // nodes tell each other every ten seconds
+		for _, w := range []*workplace{a, b} {
+			for strings.Contains(w.do(t, "status").Stdout, "daily_budget is ") != want {
+				if time.Now().After(end) {
+					t.Fatalf("the difference is told: %t: %+v", !want, w.do(t, "status"))
+				}
+				time.Sleep(time.Second)
+			}
+		}
+	}
+	said(true)
 
 	// A reload notices another password, and does not say it.
 	b.write(t, "database.url", database+"&password=hush-hush\n")

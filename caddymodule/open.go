@@ -103,7 +103,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Names: a.settings.names(),
 	}
 	if shared, ok := home.store.(interface{ Now() time.Time }); ok { // leases count by its clock
-		o.Clock, o.Time = shared.Now, pay.NewTimekeeper(shared.Now)
+		o.Clock, o.Time = shared.Now, pay.NewTimekeeper(shared.Now).CountsBy("the database")
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {

@@ -25,6 +25,8 @@ type Health struct {
 	// Networks holds what is paid on, the first one of the configuration first.
 	Networks []NetworkHealth
 	Wallets  string // provider's name
+	// Differences lists the limits that other nodes have other values of: see Announcing.
+	Differences []string
 	// Signer is the provider, unless it works in this process: then it is not configured.
 	Signer Probe
 	// Reconciling is set, and OK is false, until a restored store is reconciled.
@@ -90,6 +92,9 @@ func (p *Payer) Health(ctx context.Context) Health {
 	}
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
 	h.OK = err == nil && h.Reconciling == nil
+	if nodes, is := p.store.(Announcing); is {
+		h.Differences = nodes.Differences()
+	}
 	last := p.probed(ctx)
 	h.Facilitator, h.RPC, h.SecondRPC, h.Signer, h.Networks = last.facilitator, last.rpc, last.second, last.signer, last.networks
 	h.Clock = p.time.State()

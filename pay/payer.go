@@ -170,6 +170,13 @@ func New(o Options) (*Payer, error) {
 	setDefault(&o.ApprovalExpiry, time.Hour)
 	o.Time = cmp.Or(o.Time, NewTimekeeper(o.Clock))
 	o.Time.log = o.Logger
+	if nodes, is := o.Store.(Announcing); is {
+		terms, err := o.terms()
+		if err != nil {
+			return nil, fmt.Errorf("pay: %w", err)
+		}
+		nodes.Announce(terms)
+	}
 	return &Payer{
 		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,

@@ -3,6 +3,9 @@ package pay
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -248,4 +251,34 @@ type UsedAuthorization struct {
 	Matched     bool
 	To          x402.Address
 	Value       x402.Amount
+}
+
+// Announcing is a store of several nodes, which compares by what limits they pay. Each node decides by
+// its own configuration, so that a budget that differs would be whichever node is asked.
+type Announcing interface {
+	// Announce tells the other nodes the terms of this one, by the names of options. It returns at once.
+	Announce(terms map[string]string)
+	// Differences lists the terms that other nodes have other values of, for people. It asks nothing.
+	Differences() []string
+}
+
+// terms returns the limits of a configuration by name. It has no secrets.
+func (o Options) terms() (map[string]string, error) {
+	text, err := json.Marshal(o.DefaultPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("write the default policy: %w", err)
+	}
+	var policy map[string]json.RawMessage
+	if err := json.Unmarshal(text, &policy); err != nil {
+		return nil, fmt.Errorf("read the default policy: %w", err)
+	}
+	terms := map[string]string{
+		"plans": fmt.Sprint(o.Plans), "failures": fmt.Sprint(o.Failures), "retain": o.Retain.String(), "schemes": fmt.Sprint(o.Schemes),
+		"approval_expiry": o.ApprovalExpiry.String(),
+	}
+	for field := range reflect.TypeFor[Policy]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		terms[name] = string(policy[name]) // "": not set
+	}
+	return terms, nil
 }

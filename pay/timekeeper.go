@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -50,7 +51,8 @@ type Dates func() (answered func(date time.Time))
 
 // Timekeeper compares our clock with Dates and blocks. It is safe for concurrent use.
 type Timekeeper struct {
-	now Clock
+	now   Clock
+	whose string // the machine whose clock now is
 
 	mu      sync.Mutex
 	log     *slog.Logger
@@ -89,9 +91,15 @@ func NewTimekeeper(now Clock) *Timekeeper {
 		now = failpoint.Now
 	}
 	return &Timekeeper{
-		now: now, log: slog.New(slog.DiscardHandler), told: map[string]clockLevel{}, asking: make(chan struct{}, 1),
+		now: now, whose: "purser", log: slog.New(slog.DiscardHandler), told: map[string]clockLevel{}, asking: make(chan struct{}, 1),
 		seen: map[TimeSource]*seenTimes{},
 	}
+}
+
+// CountsBy names the machine whose clock it is, where that is not purser's own, such as "the database".
+func (k *Timekeeper) CountsBy(machine string) *Timekeeper {
+	k.whose = machine
+	return k
 }
 
 // Dates returns the observer of a source. Without a call of it the source's dates are not expected.
@@ -198,7 +206,7 @@ func (k *Timekeeper) tell(s TimeSource, what string, ahead time.Duration, stops 
 		return
 	}
 	k.told[key] = level
-	with := []any{"source", string(s), "compared", what, "our_clock_ahead", ahead.String()}
+	with := []any{"source", string(s), "compared", what, "our_clock_ahead", ahead.String(), "our_clock", k.whose}
 	switch {
 	case level == clockFar:
 		k.log.Error("no new payments: our clock and a source's are far apart", with...)
@@ -215,6 +223,8 @@ func (k *Timekeeper) tell(s TimeSource, what string, ahead time.Duration, stops 
 type ClockState struct {
 	OK      bool // no difference is above 30 s
 	Stopped bool // no new payments are made
+	// Whose names the machine whose clock is compared: "purser" or "the database".
+	Whose   string
 	Sources []SourceTime
 }
 
@@ -236,7 +246,7 @@ func (k *Timekeeper) State() ClockState {
 	now := k.wall()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	state := ClockState{OK: true}
+	state := ClockState{OK: true, Whose: k.whose}
 	for _, s := range k.all() {
 		t := k.of(s)
 		one := SourceTime{Source: s, Known: t.dates.fresh(now), BlockKnown: t.blocks.fresh(now), Stops: t.stops(now)}
@@ -268,9 +278,9 @@ func (k *Timekeeper) wrong() error {
 		switch {
 		case !t.stops(now):
 		case t.dates.far(now):
-			return &ClockError{Source: s, Ahead: t.dates.last.ahead}
+			return &ClockError{Whose: k.whose, Source: s, Ahead: t.dates.last.ahead}
 		default:
-			return &ClockError{Source: s, Block: true, Ahead: t.blocks.last.ahead}
+			return &ClockError{Whose: k.whose, Source: s, Block: true, Ahead: t.blocks.last.ahead}
 		}
 	}
 	return nil
@@ -315,6 +325,8 @@ func (k *Timekeeper) any(has func(*seenTimes, time.Time) bool) bool {
 // ClockError: our clock and a source's are so far apart that no new payment is made. It is an
 // ErrUnavailable. Nothing was begun.
 type ClockError struct {
+	// Whose names the machine of our clock: "purser", or "the database" whose time all nodes count by.
+	Whose  string
 	Source TimeSource
 	// Block: it is the time of the RPC's latest block that is far ahead.
 	Block bool
@@ -336,7 +348,7 @@ func (e *ClockError) Error() string {
 	if e.Ahead < 0 {
 		side = "behind"
 	}
-	return fmt.Sprintf("clock: purser's clock is %s %s %s: no new payments until they agree", e.Ahead.Abs().Round(time.Second), side, what)
+	return fmt.Sprintf("clock: %s's clock is %s %s %s: no new payments until they agree", cmp.Or(e.Whose, "purser"), e.Ahead.Abs().Round(time.Second), side, what)
 }
 
 // Unwrap makes it an ErrUnavailable.

@@ -130,6 +130,9 @@ func (d *DB) watch(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			err = d.look(ctx) // the connection may have been an old one
 		}
+		if err == nil {
+			err = d.meetNodes(ctx)
+		}
 		if class := downClass(err); class != "" && ctx.Err() == nil {
 			d.fail(ctx, class, err)
 		}

@@ -59,7 +59,9 @@ type DB struct {
 	meters  meters
 	outage  outage
 	bell    bell
+	nodes   nodes
 	id      string // of the store
+	node    string // of this process
 	schema  int64  // that this node knows
 	old     atomic.Bool
 
@@ -90,7 +92,7 @@ var migrations embed.FS
 // vault.ErrWrongMasterKey, or an error of the database.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
-		log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
+		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
 	for n := range transactionLocks {
@@ -286,6 +288,9 @@ func (d *DB) Close() error {
 	<-d.finished
 	d.stop()
 	d.background.Wait()
+	if d.outage.down() == "" {
+		d.leaveNodes(context.Background())
+	}
 	d.close()
 	return d.lost()
 }

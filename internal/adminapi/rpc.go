@@ -65,6 +65,9 @@ func clockText(s pay.ClockState) string {
 		}
 	}
 	text := strings.Join(differs, ", ")
+	if s.Whose != "purser" {
+		text = s.Whose + "'s clock is " + text
+	}
 	if s.Stopped {
 		return "no new payments: " + text
 	}

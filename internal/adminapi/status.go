@@ -51,7 +51,8 @@ type HealthStatus struct {
 	Clock       string `json:"clock"`   // "ok", or what is wrong
 	Network     string `json:"network"` // all that are paid on, separated by commas
 	Wallets     string `json:"wallets"`
-	Signer      string `json:"signer"` // "none" where wallets are kept in this process
+	Signer      string `json:"signer"`          // "none" where wallets are kept in this process
+	Nodes       string `json:"nodes,omitempty"` // the limits that other nodes have other values of
 }
 
 // status shows it: GET /purser/status?quotas=true.
@@ -75,7 +76,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),
 			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: networkNames(health.Networks), Wallets: health.Wallets,
-			Signer: probeText(health.Signer),
+			Signer: probeText(health.Signer), Nodes: strings.Join(health.Differences, "; "),
 		},
 	}
 	if p.Declined != nil {

@@ -222,7 +222,7 @@ func writeHealth(t *table, s Overview) {
 	var well, without []string
 	var ill [][2]string
 	for _, part := range [][2]string{
-		{"store", h.Store}, {"RPC", h.RPC}, {"second RPC", h.SecondRPC}, {"facilitator", h.Facilitator}, {"signer", h.Signer}, {"clock", h.Clock},
+		{"store", h.Store}, {"RPC", h.RPC}, {"second RPC", h.SecondRPC}, {"facilitator", h.Facilitator}, {"signer", h.Signer}, {"clock", h.Clock}, {"nodes", h.Nodes},
 	} {
 		switch part[1] {
 		case "ok":

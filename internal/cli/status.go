@@ -71,6 +71,7 @@ func unwellText(s adminapi.Status) string {
 		{"second RPC", s.Health.SecondRPC},
 		{"signer", s.Health.Signer},
 		{"clock", s.Health.Clock},
+		{"nodes", s.Health.Nodes},
 	} {
 		if probe[1] != "" && probe[1] != "ok" && probe[1] != "none" {
 			bad = append(bad, probe[0]+": "+probe[1])
