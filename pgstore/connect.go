@@ -103,8 +103,9 @@ func Place(databaseURL string) (string, error) {
 	return place.String(), nil
 }
 
-// Connect opens a store as Open does. It waits for a database that starts as well, patience at most. Its
-// errors tell people what to do; those of this file can be told apart.
+// Connect opens a store as Open does. It waits for a database that starts as well, patience at most, and
+// ten times as long for one that takes connections and does not answer. Its errors tell people what to do;
+// those of this file can be told apart.
 func Connect(ctx context.Context, o Options, patience time.Duration) (*DB, error) {
 	config, err := configOf(o.URL)
 	if err != nil {
@@ -113,32 +114,37 @@ func Connect(ctx context.Context, o Options, patience time.Duration) (*DB, error
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := reach(ctx, config.ConnConfig, patience, o.Logger); err != nil {
-		return nil, explain(err)
-	}
-	d, err := Open(ctx, o)
-	return d, explain(err)
-}
-
-// reach waits until the database answers, and looks whose it is.
-func reach(ctx context.Context, config *pgx.ConnConfig, patience time.Duration, log *slog.Logger) error {
-	ends := time.Now().Add(patience)
-	for told := false; ; told = true {
-		err := tryOnce(ctx, config)
-		if err == nil || !comes(err) || ctx.Err() != nil || time.Now().After(ends) {
-			return err
+	began, told := time.Now(), false
+	for {
+		d, err := (*DB)(nil), tryOnce(ctx, config.ConnConfig)
+		if err == nil {
+			d, err = Open(ctx, o)
+		}
+		most := patience
+		if hangs(err) {
+			most *= 10
+		}
+		if err == nil || !comes(err) || ctx.Err() != nil || time.Since(began) > most {
+			return d, explain(err)
 		}
 		if !told {
-			log.WarnContext(ctx, "waiting for the database", "error", err, "for", patience)
+			o.Logger.WarnContext(ctx, "waiting for the database", "error", err, "for", most)
+			told = true
 		}
 		select {
 		case <-time.After(connectTries):
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
+// hangs reports whether a database took a connection, or a question, and did not answer.
+func hangs(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || downClass(err) == DownHangs
+}
+
+// tryOnce connects, and looks whose the database is.
 func tryOnce(ctx context.Context, config *pgx.ConnConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
@@ -192,7 +198,7 @@ func comes(err error) bool {
 		return refused.Code == "57P03" || refused.Code == "53300"
 	}
 	var connecting *pgconn.ConnectError
-	return !unproven(err) && (errors.As(err, &connecting) || errors.Is(err, context.DeadlineExceeded))
+	return !unproven(err) && (errors.As(err, &connecting) || hangs(err) || downClass(err) == DownAway)
 }
 
 // unproven reports whether a connection failed because the server did not prove its name.

@@ -247,3 +247,29 @@ func TestConnectNamesMissingProof(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A database that hangs while purser starts is waited for longer than one that is not there.
+func TestConnectWaitsForDatabaseThatHangs(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	at := fresh(t, server)
+	goOn := server.Freeze(t)
+	waits := heard{"waiting for the database", make(chan struct{})}
+	go func() {
+		select {
+		case <-waits.ch:
+			goOn()
+		case <-t.Context().Done():
+		}
+	}()
+	const patience = 4 * time.Second // shorter than one try takes
+	db, err := pgstore.Connect(t.Context(), pgstore.Options{
+		URL: at, MasterKey: vault.Given(testMaster), Logger: slog.New(slog.NewTextHandler(waits, nil)),
+	}, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}

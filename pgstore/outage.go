@@ -45,7 +45,7 @@ type outage struct {
 	// full: the disk was full in this outage. It ends once there is room, and is looked at again from lookAgain on.
 	full      bool
 	lookAgain time.Time
-	begins  chan struct{} // wakes mend
+	begins    chan struct{} // wakes mend
 
 	// held has the last known rows of payments whose lease this node was granted.
 	held *lru.Cache[string, *pay.Payment]
