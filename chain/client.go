@@ -53,6 +53,7 @@ type Client struct {
 	setting  string
 	log      *slog.Logger
 
+	learned   *learned  // of transactions
 	noSafeTag sync.Once // logs the missing `safe` tag once
 }
 
@@ -70,7 +71,7 @@ func New(o Options) (*Client, error) {
 	}
 	e.WatchDates(o.Dates)
 	c := &Client{
-		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting,
+		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if !e.Encrypted() {

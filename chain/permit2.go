@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"slices"
@@ -18,17 +17,17 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Function selectors and event topics of Permit2.
-const (
-	selectorNonceBitmap = "4fe02b44" // nonceBitmap(address,uint256)
-
-	topicInvalidated = "0x3704902f963766a4e561bbaab6e6cdc1b1dd12f6e9e99648da8843b3f46b918d" // UnorderedNonceInvalidation(address,uint256,uint256)
-)
+const topicInvalidated = "0x3704902f963766a4e561bbaab6e6cdc1b1dd12f6e9e99648da8843b3f46b918d" // UnorderedNonceInvalidation(address,uint256,uint256)
 
 // Bounds of a search for the transfer of an authorization. Permit2 itself tells of none.
 const (
-	// maxCandidates bounds the transactions that are looked into.
+	// maxCandidates bounds the transactions that one look asks for. What it learns of them is kept, so a
+	// later look goes on from there.
 	maxCandidates = 2000
+	// maxEmpty bounds the transactions without money that one look asks for. Any account can make them.
+	maxEmpty = 64
+	// maxSettled bounds the transactions of one block whose receipts are read.
+	maxSettled = 256
 	// candidatesAtOnce bounds the questions about them that are out at once.
 	candidatesAtOnce = 8
 )
@@ -38,39 +37,68 @@ func amountOf(w word) x402.Amount {
 	return amount
 }
 
-// nonceSpent reads at one block whether Permit2 has the bit of an authorization's nonce set: by a
-// transfer, or by its owner, who gave the nonce up.
-func (c *Client) nonceSpent(ctx context.Context, a x402.Authorization, b header) (bool, error) {
-	place, bit := a.NonceSlot()
-	bits, err := c.tokenCall(ctx, x402.Permit2, atBlock(b), selectorNonceBitmap, addressWord(a.From), place)
+// findPermit2 finds out how the bit of a nonce was set: by a transfer, or by its owner, who gave the
+// nonce up. Permit2 sets a bit once, so only the transfers of that block can be the one.
+func (c *Client) findPermit2(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
+	s := &transferSearch{client: c, query: q}
+	block, known, err := c.blockOfUse(ctx, q.Authorization, &w)
 	if err != nil {
-		return false, err
+		return event{}, err
 	}
-	return bitOf(bits, bit), nil
+	var found event
+	if known {
+		found, err = s.findIn(ctx, block)
+	} else {
+		found, err = s.findByLogs(ctx, w)
+	}
+	if err != nil || found.log.Transaction != "" {
+		return found, err
+	}
+	c.learned.forget(s.used) // the next look asks anew, in case the RPC was wrong
+	return event{}, errors.New("its nonce is spent, but neither a transfer of it is found nor that its owner gave it up")
 }
 
-func bitOf(w word, bit uint) bool { return w[31-bit/8]>>(bit%8)&1 == 1 }
+// findIn finds out how the nonce was spent in its block. A settlement of nothing comes last: any account
+// can make transfers of nothing from any wallet.
+func (s *transferSearch) findIn(ctx context.Context, b header) (event, error) {
+	s.block = b.Hash
+	logs, err := s.transfersIn(ctx, b)
+	if err != nil {
+		return event{}, err
+	}
+	at := uint64(b.Number)
+	found, err := s.take(ctx, logs, at, at, false)
+	if err != nil || len(found) > 0 {
+		return largest(found), err
+	}
+	given, err := s.client.givenUp(ctx, s.query, window{floor: at, start: at, top: at})
+	if err != nil || given.canceled || s.query.Authorization.Rail != x402.RailUpto {
+		return given, err
+	}
+	found, err = s.take(ctx, logs, at, at, true)
+	return largest(found), err
+}
 
-// findPermit2 finds out how the bit of a nonce was set. A transfer is between the payment's beginning and
-// its expiry, and has the authorization in the data of its transaction. If there is none, the owner may
-// have given the nonce up. What is before the window's start comes last: our clock would have to have
+// findByLogs is findIn for an RPC without the state of that time. A transfer is between the payment's
+// beginning and its expiry. What is before the window's start comes last: our clock would have to have
 // been far ahead.
-func (c *Client) findPermit2(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
+func (s *transferSearch) findByLogs(ctx context.Context, w window) (event, error) {
+	c, q := s.client, s.query
 	expiry := time.Unix(int64(min(q.Authorization.ValidBefore, math.MaxInt64)), 0).Add(startSlack)
 	end, err := c.startOf(ctx, expiry, w.last)
 	if err != nil {
 		return event{}, err
 	}
-	valid := window{floor: w.start, start: w.start, top: max(w.start, end)}
+	valid := window{floor: w.start, start: w.start, top: max(w.start, min(end, w.top))}
 	later := window{floor: w.start, start: w.start, top: w.top}
 	looks := []func() (event, error){
-		func() (event, error) { return c.findTransfer(ctx, q, valid) },
+		func() (event, error) { return s.findTransfer(ctx, valid) },
 		func() (event, error) { return c.givenUp(ctx, q, later) },
 	}
 	if w.start > w.floor {
 		earlier := window{floor: w.floor, start: w.start, top: w.start - 1}
 		looks = append(looks,
-			func() (event, error) { return c.findTransfer(ctx, q, earlier) },
+			func() (event, error) { return s.findTransfer(ctx, earlier) },
 			func() (event, error) { return c.givenUp(ctx, q, earlier) },
 		)
 	}
@@ -79,33 +107,42 @@ func (c *Client) findPermit2(ctx context.Context, q pay.TraceQuery, w window) (e
 			return found, err
 		}
 	}
-	return event{}, errors.New("its nonce is spent, but neither a transfer of it is found nor that its owner gave it up")
+	return event{}, nil
 }
 
 // findTransfer finds the transfer of an authorization in a window; none: an event without a transaction.
-// Of several the largest counts, which is never too little: a facilitator can put a call of upto that fails
-// beside the transfer of another authorization.
-func (c *Client) findTransfer(ctx context.Context, q pay.TraceQuery, w window) (best event, err error) {
-	s := transferSearch{client: c, query: q}
-	upto := q.Authorization.Rail == x402.RailUpto
-	err = c.search(ctx, s.filter(), w, func(ctx context.Context, logs []logEntry, from, to uint64) (bool, error) {
-		found, err := s.take(ctx, logs, from, to)
-		for _, e := range found {
-			if best.log.Transaction == "" || e.moved.Cmp(best.moved) > 0 {
-				best = e
-			}
+func (s *transferSearch) findTransfer(ctx context.Context, w window) (best event, err error) {
+	upto := s.query.Authorization.Rail == x402.RailUpto
+	err = s.client.search(ctx, s.transfers, w, func(ctx context.Context, logs []logEntry, from, to uint64) (bool, error) {
+		found, err := s.take(ctx, logs, from, to, false)
+		if best.log.Transaction != "" {
+			found = append(found, best)
 		}
+		best = largest(found)
 		return len(found) > 0 && !upto, err
 	})
-	best.log.Transaction = strings.ToLower(best.log.Transaction)
 	return best, err
+}
+
+// largest returns the transfer that moved most, which is never too little: a facilitator can put a call of
+// upto that fails beside the transfer of another authorization.
+func largest(found []event) (best event) {
+	for _, e := range found {
+		if best.log.Transaction == "" || e.moved.Cmp(best.moved) > 0 {
+			best = e
+		}
+	}
+	best.log.Transaction = strings.ToLower(best.log.Transaction)
+	return best
 }
 
 // transferSearch looks for the transfer of an authorization.
 type transferSearch struct {
 	client *Client
 	query  pay.TraceQuery
-	looked int // into so many transactions
+	block  string       // the hash of the block in which the nonce was spent; "": not known
+	asked  int          // for so many transactions
+	used   []learnedKey // what was known or learned of transactions
 }
 
 func (s *transferSearch) filter() map[string]any {
@@ -115,9 +152,67 @@ func (s *transferSearch) filter() map[string]any {
 	}
 }
 
+// transfers reads the transfers from the wallet to the payee in a range of blocks.
+func (s *transferSearch) transfers(ctx context.Context, from, to uint64) ([]logEntry, error) {
+	logs, err := s.client.logsBetween(s.filter())(ctx, from, to)
+	if err == nil || from != to || !mayBeTooLarge(err) {
+		return logs, err
+	}
+	b, headerErr := s.client.blockNumbered(ctx, from)
+	if headerErr != nil {
+		return nil, headerErr
+	}
+	return s.settledIn(ctx, b, err)
+}
+
+// transfersIn reads the transfers from the wallet to the payee in one block.
+func (s *transferSearch) transfersIn(ctx context.Context, b header) ([]logEntry, error) {
+	filter := s.filter()
+	filter["blockHash"] = b.Hash
+	logs, err := s.client.logs(ctx, filter)
+	if err != nil && mayBeTooLarge(err) && ctx.Err() == nil {
+		return s.settledIn(ctx, b, err)
+	}
+	return logs, err
+}
+
+// settledIn reads the transfers in transactions that settled something through a proxy in a block, whose
+// transfers the RPC does not list: any account can make a block full of transfers of nothing.
+func (s *transferSearch) settledIn(ctx context.Context, b header, refused error) ([]logEntry, error) {
+	settled, err := s.client.logs(ctx, map[string]any{"address": spender(s.query.Authorization.Rail), "blockHash": b.Hash})
+	if err != nil {
+		return nil, errors.Join(refused, err)
+	}
+	var all []string
+	for _, l := range settled {
+		if !slices.Contains(all, l.Transaction) {
+			all = append(all, l.Transaction)
+		}
+	}
+	if len(all) > maxSettled {
+		return nil, refused
+	}
+	receipts := make([][]logEntry, len(all))
+	var asking errgroup.Group
+	asking.SetLimit(candidatesAtOnce)
+	for i, transaction := range all {
+		asking.Go(func() (err error) {
+			receipts[i], err = s.client.receiptLogs(ctx, transaction, b.Hash)
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return nil, err
+	}
+	from, to := addressTopic(s.query.Authorization.From), addressTopic(s.query.Authorization.To)
+	return slices.DeleteFunc(slices.Concat(receipts...), func(l logEntry) bool {
+		return l.Address != s.query.Asset.Address || !hasTopics(l, topicTransfer, from, to)
+	}), nil
+}
+
 // take looks into the transactions of some transfers, and returns those that use the authorization.
-func (s *transferSearch) take(ctx context.Context, logs []logEntry, from, to uint64) (found []event, err error) {
-	candidates, calls, err := s.lookInto(ctx, logs, from, to)
+func (s *transferSearch) take(ctx context.Context, logs []logEntry, from, to uint64, empty bool) (found []event, err error) {
+	candidates, calls, err := s.lookInto(ctx, logs, from, to, empty)
 	if err != nil {
 		return nil, err
 	}
@@ -140,30 +235,59 @@ func (s *transferSearch) take(ctx context.Context, logs []logEntry, from, to uin
 	return found, nil
 }
 
-// lookInto reads the transactions of the transfers that may be those of the authorization.
-func (s *transferSearch) lookInto(ctx context.Context, logs []logEntry, from, to uint64) (candidates []event, calls []proxyCall, err error) {
+// lookInto reads the transactions of the transfers that may be those of the authorization: the empty
+// ones, which move nothing, or the others.
+func (s *transferSearch) lookInto(ctx context.Context, logs []logEntry, from, to uint64, empty bool) (candidates []event, calls []proxyCall, err error) {
+	in := map[learnedKey]proxyCall{}
+	var unknown []learnedKey
 	for _, l := range logs {
 		moved, err := s.check(l, from, to)
 		if err != nil {
 			return nil, nil, err
 		}
-		if !s.misses(moved) {
-			candidates = append(candidates, event{log: l, moved: moved})
+		if moved.IsZero() != empty || s.misses(moved) {
+			continue
+		}
+		candidates = append(candidates, event{log: l, moved: moved})
+		key := keyOf(l, s.query.Asset)
+		if _, seen := in[key]; seen {
+			continue
+		}
+		s.used = append(s.used, key)
+		known, ok := s.client.learned.get(key)
+		if in[key] = known; !ok {
+			unknown = append(unknown, key)
 		}
 	}
-	if s.looked += len(candidates); s.looked > maxCandidates {
-		return nil, nil, errors.New("too many transfers to the payee to find the one of this authorization")
+	most := maxCandidates - s.asked
+	if empty {
+		most = maxEmpty
 	}
-	calls = make([]proxyCall, len(candidates))
+	unknown, left := unknown[:min(most, len(unknown))], len(unknown)-most
+	s.asked += len(unknown)
 	var all errgroup.Group
 	all.SetLimit(candidatesAtOnce)
-	for i, e := range candidates {
+	read := make([]proxyCall, len(unknown))
+	for i, key := range unknown {
 		all.Go(func() (err error) {
-			calls[i], err = s.client.usesIn(ctx, e.log, s.query.Asset)
+			read[i], err = s.client.usesIn(ctx, key)
 			return err
 		})
 	}
-	return candidates, calls, all.Wait()
+	if err := all.Wait(); err != nil {
+		return nil, nil, err
+	}
+	if left > 0 {
+		return nil, nil, errors.New("too many transfers to the payee to find the one of this authorization at once")
+	}
+	for i, key := range unknown {
+		in[key] = read[i]
+	}
+	calls = make([]proxyCall, len(candidates))
+	for i, e := range candidates {
+		calls[i] = in[keyOf(e.log, s.query.Asset)]
+	}
+	return candidates, calls, nil
 }
 
 // prove checks that the nonce was spent in the block of a transfer; otherwise the event is none. A contract
@@ -171,13 +295,15 @@ func (s *transferSearch) lookInto(ctx context.Context, logs []logEntry, from, to
 // may be the one. Where the RPC has no state as old as that, upto has moved all, and exact its amount.
 func (s *transferSearch) prove(ctx context.Context, e event) (event, error) {
 	upto := s.query.Authorization.Rail == x402.RailUpto
-	spent, err := s.client.spentIn(ctx, s.query.Authorization, e.log)
-	_, refused := errors.AsType[*rpcError](err)
+	spent, err := strings.EqualFold(e.log.BlockHash, s.block), error(nil)
+	if s.block == "" {
+		spent, err = s.client.spentIn(ctx, s.query.Authorization, e.log.block())
+	}
 	switch {
-	case refused && upto:
+	case lacks(err) && upto:
 		e.moved = s.query.Authorization.Value
 		return e, nil
-	case refused:
+	case lacks(err):
 		return e, nil
 	case err != nil || !spent:
 		return event{}, err
@@ -193,34 +319,18 @@ func (s *transferSearch) prove(ctx context.Context, e event) (event, error) {
 	return e, err
 }
 
-// spentIn reports whether the nonce was spent in the block of a log.
-func (c *Client) spentIn(ctx context.Context, a x402.Authorization, l logEntry) (bool, error) {
-	at := header{Number: l.BlockNumber, Hash: strings.ToLower(l.BlockHash)}
-	spent, err := c.nonceSpent(ctx, a, at)
-	if err != nil || !spent || l.BlockNumber == 0 {
-		return spent, err
-	}
-	before, err := c.blockNumbered(ctx, uint64(l.BlockNumber)-1)
-	if err != nil {
-		return false, err
-	}
-	spent, err = c.nonceSpent(ctx, a, before)
-	return !spent, err
-}
-
 // hiddenIn lists the transfers in the block of a log that may be that of the authorization, although the
 // data of their transactions need not tell. That of a call of a proxy or of the token itself tells all.
 func (s *transferSearch) hiddenIn(ctx context.Context, l logEntry) (hidden []event, err error) {
-	filter := s.filter()
-	filter["blockHash"] = l.BlockHash
-	logs, err := s.client.logs(ctx, filter)
+	b := l.block()
+	logs, err := s.transfersIn(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	candidates, calls, err := s.lookInto(ctx, logs, uint64(l.BlockNumber), uint64(l.BlockNumber))
+	candidates, calls, err := s.lookInto(ctx, logs, uint64(b.Number), uint64(b.Number), false)
 	for i := range candidates {
 		own := slices.ContainsFunc(calls[i].uses, func(u x402.Permit2Use) bool { return u.Authorization == s.query.Authorization })
-		if (own || !calls[i].direct) && !candidates[i].moved.IsZero() {
+		if own || !calls[i].direct {
 			hidden = append(hidden, candidates[i])
 		}
 	}
@@ -248,46 +358,6 @@ func (s *transferSearch) check(l logEntry, from, to uint64) (x402.Amount, error)
 	return amountOf(word(value)), nil
 }
 
-// proxyCall holds the authorizations that a transaction tells of.
-type proxyCall struct {
-	to   x402.Address // zero: it makes a contract
-	uses []x402.Permit2Use
-	// direct: to is a proxy or the token itself, so nothing moves by Permit2 but what the first use tells.
-	direct bool
-}
-
-// spender returns the proxy of a rail.
-func spender(r x402.Rail) x402.Address {
-	if r == x402.RailUpto {
-		return x402.UptoProxy
-	}
-	return x402.ExactProxy
-}
-
-// usesIn lists what could be uses of authorizations in the transaction of a log.
-func (c *Client) usesIn(ctx context.Context, l logEntry, a x402.Asset) (proxyCall, error) {
-	var found *struct {
-		Hash, BlockHash, Input string
-		To                     *x402.Address
-	}
-	if err := c.call(ctx, &found, "eth_getTransactionByHash", l.Transaction); err != nil {
-		return proxyCall{}, err
-	}
-	if found == nil || !strings.EqualFold(found.Hash, l.Transaction) || !strings.EqualFold(found.BlockHash, l.BlockHash) {
-		return proxyCall{}, fmt.Errorf("the RPC does not have the transaction %s in the block of its log", l.Transaction)
-	}
-	input, err := hex.DecodeString(strings.TrimPrefix(found.Input, "0x"))
-	if err != nil {
-		return proxyCall{}, fmt.Errorf("the RPC's transaction %s has no readable data", l.Transaction)
-	}
-	call := proxyCall{uses: x402.Permit2Uses(a.Address, input)}
-	if found.To != nil {
-		call.to = *found.To
-		call.direct = slices.Contains([]x402.Address{x402.ExactProxy, x402.UptoProxy, a.Address}, call.to)
-	}
-	return call, nil
-}
-
 // givenUp finds the transaction by which the owner gave the nonce up. That proves something only if the
 // nonce was not spent before: Permit2 takes it also for a nonce that a transfer has spent.
 func (c *Client) givenUp(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
@@ -295,7 +365,7 @@ func (c *Client) givenUp(ctx context.Context, q pay.TraceQuery, w window) (event
 	place, bit := q.Authorization.NonceSlot()
 	filter := map[string]any{"address": x402.Permit2, "topics": []any{topicInvalidated, owner}}
 	var first *logEntry
-	err := c.search(ctx, filter, w, func(_ context.Context, logs []logEntry, from, to uint64) (bool, error) {
+	err := c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, from, to uint64) (bool, error) {
 		for _, l := range logs {
 			data, err := hex.DecodeString(strings.TrimPrefix(l.Data, "0x"))
 			if err != nil || len(data) != 64 || l.Address != x402.Permit2 || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||
@@ -311,12 +381,8 @@ func (c *Client) givenUp(ctx context.Context, q pay.TraceQuery, w window) (event
 	if err != nil || first == nil || first.BlockNumber == 0 {
 		return event{}, err
 	}
-	before, err := c.blockNumbered(ctx, uint64(first.BlockNumber)-1)
-	if err != nil {
-		return event{}, err
-	}
-	spent, err := c.nonceSpent(ctx, q.Authorization, before)
-	if err != nil || spent {
+	here, err := c.spentIn(ctx, q.Authorization, first.block())
+	if err != nil || !here {
 		return event{}, err
 	}
 	s := transferSearch{client: c, query: q}

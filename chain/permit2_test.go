@@ -94,12 +94,16 @@ func (w *permit2World) call(a x402.Authorization, amount uint64, s x402.Signatur
 // together makes several calls in one transaction.
 func (w *permit2World) together(calls ...call) string {
 	w.t.Helper()
+	return must(w.chain.Relay(w.ctx, multicall, multicallData(calls...)))
+}
+
+func multicallData(calls ...call) []byte {
 	tuple := must(abi.NewType("tuple[]", "", []abi.ArgumentMarshaling{
 		{Name: "Target", Type: "address"}, {Name: "AllowFailure", Type: "bool"}, {Name: "CallData", Type: "bytes"},
 	}))
 	data := must(abi.Arguments{{Type: tuple}}.Pack(calls))
 	selector := crypto.Keccak256([]byte("aggregate3((address,bool,bytes)[])"))[:4]
-	return must(w.chain.Relay(w.ctx, multicall, slices.Concat(selector, data)))
+	return slices.Concat(selector, data)
 }
 
 // traced waits until a safe block knows of the nonce.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -46,6 +48,11 @@ type logEntry struct {
 	BlockHash   string
 	Transaction string `json:"transactionHash"`
 	Removed     bool
+}
+
+// block returns the log's block, without its time.
+func (l logEntry) block() header {
+	return header{Number: l.BlockNumber, Hash: strings.ToLower(l.BlockHash)}
 }
 
 // quantity is a number in the form of JSON-RPC: "0x1b4".
@@ -210,6 +217,25 @@ func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, s
 func (c *Client) logs(ctx context.Context, filter map[string]any) ([]logEntry, error) {
 	var logs []logEntry
 	return logs, c.call(ctx, &logs, "eth_getLogs", filter)
+}
+
+// logsBetween returns a function that reads the logs of a filter in a range of blocks.
+func (c *Client) logsBetween(filter map[string]any) func(ctx context.Context, from, to uint64) ([]logEntry, error) {
+	return func(ctx context.Context, from, to uint64) ([]logEntry, error) {
+		question := maps.Clone(filter)
+		question["fromBlock"], question["toBlock"] = quantity(from), quantity(to)
+		return c.logs(ctx, question)
+	}
+}
+
+// overQuota lists the codes by which RPCs refuse a question because there were too many before it.
+var overQuota = []int64{http.StatusTooManyRequests, -32005, -32007, -32016, -32029, -32090, -32097}
+
+// lacks reports whether the RPC says that it does not have what was asked for, such as an old state. One
+// that has had too many questions says nothing of the kind.
+func lacks(err error) bool {
+	e, refused := errors.AsType[*rpcError](err)
+	return refused && !slices.Contains(overQuota, e.code)
 }
 
 // mayBeTooLarge reports whether the RPC may answer a smaller range. Every refusal counts.

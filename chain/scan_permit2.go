@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -17,14 +16,6 @@ func (c *Client) permit2Uses(ctx context.Context, q pay.UsedQuery, logs []transf
 	inputs := map[string][]x402.Permit2Use{} // by transaction; what is matched is taken out
 	for _, i := range slices.Sorted(maps.Keys(spare)) {
 		l := logs[i]
-		uses, known := inputs[l.Transaction]
-		if !known {
-			call, err := c.usesIn(ctx, l.logEntry, q.Asset)
-			if err != nil {
-				return err
-			}
-			uses = call.uses
-		}
 		u := pay.UsedAuthorization{Transaction: l.Transaction}
 		from, err := topicAddress(l.Topics[1])
 		if err == nil {
@@ -33,14 +24,25 @@ func (c *Client) permit2Uses(ctx context.Context, q pay.UsedQuery, logs []transf
 		if err != nil {
 			return err
 		}
+		if u.Value.IsZero() { // any account can make transfers of nothing
+			continue
+		}
+		uses, known := inputs[l.Transaction]
+		if !known {
+			call, err := c.usesIn(ctx, keyOf(l.logEntry, q.Asset))
+			if err != nil {
+				return err
+			}
+			uses = call.uses
+		}
 		for _, use := range uses {
 			a := use.Authorization
 			if a.From != from || a.To != u.To || use.Moved != u.Value {
 				continue
 			}
-			spent, err := c.spentIn(ctx, a, l.logEntry)
-			if _, refused := errors.AsType[*rpcError](err); refused { // it has no state as old as that
-				spent, err = c.nonceSpent(ctx, a, headerOf(q.Safe))
+			spent, err := c.spentIn(ctx, a, l.block())
+			if lacks(err) { // it has no state as old as that
+				spent, err = c.nonceSpent(ctx, a, atBlock(headerOf(q.Safe)))
 			}
 			if err != nil {
 				return err

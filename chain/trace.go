@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,9 @@ const (
 	maxRange = 2000
 	// maxGrown is the largest number of blocks in one query, for an RPC that never refuses.
 	maxGrown = 64 * maxRange
+	// answersToGrow is the number of answers after which an RPC that has refused a range gets a larger one.
+	// It doubles with each refusal of that.
+	answersToGrow = 8
 	// maxLogCalls bounds a search: over a week in both directions at 2,000 blocks a call.
 	maxLogCalls = 400
 	// maxBlockCalls bounds the search for the first block. Bisection needs at most 2 x 40 calls.
@@ -88,7 +90,7 @@ func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe header)
 		return safe.Hash, nil
 	}
 	b, err := c.blockNumbered(ctx, kept.Number)
-	if _, refused := errors.AsType[*rpcError](err); refused || errors.Is(err, errNoBlock) {
+	if lacks(err) || errors.Is(err, errNoBlock) {
 		return "", nil
 	}
 	return b.Hash, err
@@ -134,7 +136,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
-	basis = append(basis, header{Number: found.log.BlockNumber, Hash: strings.ToLower(found.log.BlockHash)})
+	basis = append(basis, found.log.block())
 	t.Canceled = found.canceled
 	t.Transaction = found.log.Transaction
 	t.SafeLogs = found.log.BlockNumber <= safe.Number
@@ -147,7 +149,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 // spent reads at one block whether the authorization is used or canceled.
 func (c *Client) spent(ctx context.Context, q pay.TraceQuery, b header) (bool, error) {
 	if q.Authorization.Rail.Permit2() {
-		return c.nonceSpent(ctx, q.Authorization, b)
+		return c.nonceSpent(ctx, q.Authorization, atBlock(b))
 	}
 	return c.authorizationState(ctx, q, b)
 }
@@ -248,7 +250,7 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 		"topics":  []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()},
 	}
 	done := false
-	err = c.search(ctx, filter, w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
+	err = c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
 		if len(logs) == 0 {
 			return false, nil
 		}
@@ -262,12 +264,17 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 	return found, err
 }
 
-// search reads the logs that a filter selects in a window, and hands them to take until that has what
-// it looks for: nearly always in one call. After that it goes both ways in growing steps: a
-// cancellation may come at any time, and our clock may have been far ahead when the payment was made.
-func (c *Client) search(ctx context.Context, filter map[string]any, w window, take func(context.Context, []logEntry, uint64, uint64) (bool, error)) error {
+// search reads the logs of a window, and hands them to take until that has what it looks for: nearly
+// always in one call. After that it goes both ways in growing steps: a cancellation may come at any
+// time, and our clock may have been far ahead when the payment was made. An RPC that has refused a range
+// gets smaller ones, and larger ones again after some answers: one block may have had too many logs.
+func (c *Client) search(
+	ctx context.Context, read func(ctx context.Context, from, to uint64) ([]logEntry, error), w window,
+	take func(context.Context, []logEntry, uint64, uint64) (bool, error),
+) error {
 	below, above := w.start, w.start // what take wants is not between them
-	size, grows := uint64(maxRange), true
+	size, most := uint64(maxRange), uint64(maxGrown)
+	answers, patience, grown := 0, 1, false
 	for calls := 0; below > w.floor || above <= w.top; calls++ {
 		if calls == maxLogCalls {
 			return fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
@@ -277,12 +284,14 @@ func (c *Client) search(ctx context.Context, filter map[string]any, w window, ta
 		if forward {
 			first, last = above, min(above+size-1, w.top)
 		}
-		question := maps.Clone(filter)
-		question["fromBlock"], question["toBlock"] = quantity(first), quantity(last)
-		logs, err := c.logs(ctx, question)
+		logs, err := read(ctx, first, last)
 		asked := last - first + 1
 		if err != nil && asked > 1 && ctx.Err() == nil && (mayBeTooLarge(err) || asked > maxRange) {
-			size, grows = asked/2, false
+			if grown { // this is as much as it ever answers
+				patience *= 2
+			}
+			size, most, answers, grown = asked/2, maxRange, 0, false
+			patience = max(patience, answersToGrow)
 			continue
 		}
 		if err != nil {
@@ -296,8 +305,8 @@ func (c *Client) search(ctx context.Context, filter map[string]any, w window, ta
 		} else {
 			below = first
 		}
-		if grows {
-			size = min(2*size, maxGrown)
+		if answers++; answers%patience == 0 && size < most {
+			size, grown = min(2*size, most), true
 		}
 	}
 	return nil
@@ -331,6 +340,9 @@ func (c *Client) checkTransfer(ctx context.Context, q pay.TraceQuery, used logEn
 	logs, err := c.logs(ctx, map[string]any{
 		"address": q.Asset.Address, "topics": []any{topicTransfer, from, to}, "blockHash": used.BlockHash,
 	})
+	if err != nil && mayBeTooLarge(err) && ctx.Err() == nil { // any account can fill a block with transfers of nothing
+		logs, err = c.receiptLogs(ctx, used.Transaction, used.BlockHash)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,144 @@
+package chain
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// proxyCall holds the authorizations that a transaction tells of.
+type proxyCall struct {
+	to   x402.Address // zero: it makes a contract
+	uses []x402.Permit2Use
+	// direct: to is a proxy or the token itself, so nothing moves by Permit2 but what the first use tells.
+	direct bool
+}
+
+// spender returns the proxy of a rail.
+func spender(r x402.Rail) x402.Address {
+	if r == x402.RailUpto {
+		return x402.UptoProxy
+	}
+	return x402.ExactProxy
+}
+
+// usesIn lists what could be uses of authorizations in a transaction, and remembers it.
+func (c *Client) usesIn(ctx context.Context, in learnedKey) (proxyCall, error) {
+	if known, ok := c.learned.get(in); ok {
+		return known, nil
+	}
+	var found *struct {
+		Hash, BlockHash, Input string
+		To                     *x402.Address
+	}
+	if err := c.call(ctx, &found, "eth_getTransactionByHash", in.transaction); err != nil {
+		return proxyCall{}, err
+	}
+	if found == nil || !strings.EqualFold(found.Hash, in.transaction) || !strings.EqualFold(found.BlockHash, in.block) {
+		return proxyCall{}, fmt.Errorf("the RPC does not have the transaction %s in the block of its log", in.transaction)
+	}
+	input, err := hex.DecodeString(strings.TrimPrefix(found.Input, "0x"))
+	if err != nil {
+		return proxyCall{}, fmt.Errorf("the RPC's transaction %s has no readable data", in.transaction)
+	}
+	call := proxyCall{uses: x402.Permit2Uses(in.token, input)}
+	if found.To != nil {
+		call.to = *found.To
+		call.direct = slices.Contains([]x402.Address{x402.ExactProxy, x402.UptoProxy, in.token}, call.to)
+	}
+	if len(input) > 0 {
+		c.learned.add(in, call)
+	}
+	return call, nil
+}
+
+// receiptLogs reads the logs of a transaction in a block.
+func (c *Client) receiptLogs(ctx context.Context, transaction, block string) ([]logEntry, error) {
+	var found *struct {
+		Hash      string `json:"transactionHash"`
+		BlockHash string
+		Logs      []logEntry
+	}
+	if err := c.call(ctx, &found, "eth_getTransactionReceipt", transaction); err != nil {
+		return nil, err
+	}
+	if found == nil || !strings.EqualFold(found.Hash, transaction) || !strings.EqualFold(found.BlockHash, block) {
+		return nil, fmt.Errorf("the RPC does not have the receipt of transaction %s in the block of its log", transaction)
+	}
+	for _, l := range found.Logs {
+		if !strings.EqualFold(l.Transaction, transaction) || !strings.EqualFold(l.BlockHash, block) {
+			return nil, errOtherLog
+		}
+	}
+	return found.Logs, nil
+}
+
+// maxLearned bounds the remembered uses of authorizations and transactions together: some 15 MB.
+const maxLearned = 1 << 16
+
+// learned remembers the calls that transactions tell of. A transaction in a block of this hash never
+// changes. So the looks at many payments of a wallet to one payee ask for each transaction once.
+type learned struct {
+	mu     sync.Mutex
+	calls  *simplelru.LRU[learnedKey, proxyCall]
+	weight int
+}
+
+// learnedKey names a transaction in a block, and the token whose authorizations it was searched for.
+type learnedKey struct {
+	transaction, block string // in lower case
+	token              x402.Address
+}
+
+func keyOf(l logEntry, a x402.Asset) learnedKey {
+	return learnedKey{strings.ToLower(l.Transaction), strings.ToLower(l.BlockHash), a.Address}
+}
+
+func newLearned() *learned {
+	calls, err := simplelru.NewLRU[learnedKey, proxyCall](maxLearned, nil)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return &learned{calls: calls}
+}
+
+// weigh counts a use as one, and a transaction as two.
+func (c proxyCall) weigh() int { return 2 + len(c.uses) }
+
+func (m *learned) get(key learnedKey) (proxyCall, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls.Get(key)
+}
+
+func (m *learned) add(key learnedKey, call proxyCall) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls.Contains(key) {
+		return
+	}
+	m.calls.Add(key, call)
+	for m.weight += call.weigh(); m.weight > maxLearned; {
+		_, oldest, _ := m.calls.RemoveOldest()
+		m.weight -= oldest.weigh()
+	}
+}
+
+// forget removes what is remembered of some transactions.
+func (m *learned) forget(keys []learnedKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		if call, known := m.calls.Peek(key); known {
+			m.calls.Remove(key)
+			m.weight -= call.weigh()
+		}
+	}
+}
