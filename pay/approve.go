@@ -121,6 +121,7 @@ func (p *Payer) Approve(ctx context.Context, o AllowanceOrder) (AllowanceChange,
 	if b.wallet, err = p.store.Wallet(ctx, o.Wallet.ID); err != nil {
 		return AllowanceChange{}, err
 	}
+	defer p.balances.forget(choice{asset: b.asset, wallet: b.wallet}.allowanceKey())
 	done := AllowanceChange{Asset: b.asset}
 	var waits bool
 	if done.Was, waits, err = b.permitted(ctx, chain); err != nil {

@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -22,18 +23,38 @@ const (
 	// balanceAgain bounds how often a wallet is read anew while its remembered balance is too
 	// little. A client that hammers an empty wallet must not become a flood at the RPC.
 	balanceAgain = time.Second
-	maxBalances  = 10_000
+	// balanceStands is the time for which the last known balance counts while the RPC tells no newer one.
+	balanceStands = 10 * time.Minute
+	maxBalances   = 20_000 // and allowances
 )
 
-// balanceBreakers holds a circuit breaker for each network, for an RPC that does not tell balances.
-type balanceBreakers map[string]*breaker.Breaker
+// rpcRests keeps calls from an RPC that fails: about a wallet for a second, and about all wallets of
+// a network after several failures in a row.
+type rpcRests struct {
+	networks map[string]*breaker.Breaker
+	wallets  *lru.Cache[balanceKey, walletRest]
+}
 
-func newBalanceBreakers(networks []x402.Network) balanceBreakers {
-	all := balanceBreakers{}
+// walletRest holds why a wallet could not be read, and until when it is not read again.
+type walletRest struct {
+	until time.Time
+	err   error
+}
+
+func newRPCRests(networks []x402.Network) rpcRests {
+	all := rpcRests{networks: map[string]*breaker.Breaker{}, wallets: perclient.NewCache[balanceKey, walletRest](maxBalances)}
 	for _, n := range networks {
-		all[n.Name] = breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
+		all.networks[n.Name] = breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
 	}
 	return all
+}
+
+// of returns why a wallet is not read now, or nil.
+func (r rpcRests) of(key balanceKey, now time.Time) error {
+	if rest, resting := r.wallets.Get(key); resting && now.Before(rest.until) {
+		return rest.err
+	}
+	return nil
 }
 
 // errUncounted: the store did not tell what a wallet has moved. That says nothing of the RPC.
@@ -41,27 +62,36 @@ var errUncounted = errors.New("what the wallet has moved is not known")
 
 // balanceLimit reserves the wallet's open amount, of all keys that draw from it. With an RPC that
 // answers it may not pass the balance, less what any node has settled since the balance was read. So
-// no challenge can tie up more than the wallet has, and twenty keys spend exactly what is there.
-func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
+// no challenge can tie up more than the wallet has, and twenty keys spend exactly what is there. While
+// the RPC does not answer, the last known balance counts. *QuestionsError: the key has asked too much.
+func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, error) {
 	l := Limit{Reservation: p.hold(c, t.Amount)}
 	if p.opts.Chain == nil {
-		return l
+		return l, nil
 	}
 	have, err := p.balanceSoon(ctx, c, p.slowRPC, asRemembered)
 	if errors.Is(err, ErrUnwatched) {
-		return l
+		return l, nil
 	}
+	if is[*QuestionsError](err) {
+		return l, err
+	}
+	holds := "holds"
 	if err != nil {
 		p.log.Warn("balance not known", "wallet", c.wallet.ProviderID, "error", err)
-		return l
+		var known bool
+		if have, known = p.balances.of(c.balanceKey()).stands(p.now()); !known {
+			return l, nil
+		}
+		holds = "held, before the RPC stopped answering,"
 	}
 	l.Max, l.Since = &have.amount, have.moved
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
-		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments; send USDC to it", c.wallet.Address, Money(have.amount)),
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, Money(have.amount)),
 		again:  func(ctx context.Context) bool { return p.moreThan(ctx, c, have) },
 	}
-	return l
+	return l, nil
 }
 
 // moreThan asks for a wallet's balance again before a payment is declined because of a remembered
@@ -91,66 +121,86 @@ func (p *Payer) moved(ctx context.Context, c choice) (x402.Amount, error) {
 	return moved, nil
 }
 
-// balanceSoon is balance with a bounded time and a circuit breaker. Payments and wallet pages use
-// separate breakers, so page views cannot switch off the check for payments.
-func (p *Payer) balanceSoon(ctx context.Context, c choice, breakers balanceBreakers, age freshness) (have knownBalance, err error) {
-	failing := breakers[c.network.Name]
-	trying, err := failing.Allow(p.now())
-	if err != nil {
+// balanceSoon returns a wallet's balance; see [Payer.look].
+func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age freshness) (knownBalance, error) {
+	have, fresh, err := p.look(ctx, c, c.balanceKey(), rests, age, func(ctx context.Context) (have knownBalance, err error) {
+		// What has moved is read first: a payment that settles meanwhile counts twice and never not at all.
+		if have.moved, err = p.moved(ctx, c); err != nil {
+			return have, err
+		}
+		if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+			have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
+		}
 		return have, err
-	}
-	soon, cancel := context.WithTimeout(ctx, balanceTime)
-	defer cancel()
-	have, err = p.balance(soon, c, age)
-	switch {
-	case err == nil && !have.remembered, errors.Is(err, ErrUnwatched):
-		failing.Succeeded()
-	case err != nil && ctx.Err() == nil && !errors.Is(err, errUncounted): // a caller that has left proves nothing
-		failing.Failed(p.now())
-	case trying: // the next call finds out how the RPC is
-		failing.Unused(p.now())
+	})
+	if fresh {
+		p.watchLow(c, have.amount)
 	}
 	return have, err
 }
 
-// balance returns a wallet's balance, remembered for some seconds or from the chain. When age asks
-// for a fresh one, the chain is asked again, unless it was just now. Calls that come during a reading
-// wait for its answer.
-func (p *Payer) balance(ctx context.Context, c choice, age freshness) (knownBalance, error) {
-	e := p.balances.of(balanceKey{asset: c.asset.Address, owner: *c.wallet.Address})
+// look returns what is known of a wallet, remembered for some seconds or by a fresh reading, in a bounded
+// time. When age asks for a fresh one, the chain is asked again, unless it was just now. Calls that come
+// during a reading wait for its answer, so one failure of the RPC counts once. Payments and wallet pages
+// use separate rests, so page views cannot switch off the check for payments.
+func (p *Payer) look(
+	ctx context.Context, c choice, key balanceKey, rests rpcRests, age freshness, read func(context.Context) (knownBalance, error),
+) (have knownBalance, fresh bool, err error) {
+	e := p.balances.of(key)
 	if have, known := e.remembered(p.now(), age); known {
-		return have, nil
+		return have, false, nil
 	}
+	if err := rests.of(key, p.now()); err != nil {
+		return have, false, err
+	}
+	failing := rests.networks[c.network.Name]
+	trying, err := failing.Allow(p.now())
+	if err != nil {
+		return have, false, err
+	}
+	defer func() {
+		if trying { // the next call finds out how the RPC is
+			failing.Unused(p.now())
+		}
+	}()
+	soon, cancel := context.WithTimeout(ctx, balanceTime)
+	defer cancel()
 	select {
 	case e.reading <- struct{}{}:
 		defer func() { <-e.reading }()
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
-		return knownBalance{}, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
+	case <-soon.Done():
 	}
 	begun := p.now()
 	if have, known := e.remembered(begun, age); known {
-		return have, nil
+		return have, false, nil
 	}
-	// What has moved is read first: a payment that settles meanwhile counts twice and never not at all.
-	moved, err := p.moved(ctx, c)
-	if err != nil {
-		return knownBalance{}, err
+	if err := rests.of(key, begun); err != nil {
+		return have, false, err
 	}
-	have := knownBalance{moved: moved}
-	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
-		have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
+	if soon.Err() != nil {
+		return have, false, fmt.Errorf("waiting for a look at a wallet: %w", soon.Err())
 	}
+	if err := p.questions.read(c.keyID, begun); err != nil {
+		return have, false, err
+	}
+	have, err = read(soon)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.again[age] = begun.Add(balanceAgain)
-	if err != nil {
-		return knownBalance{}, err
+	if err == nil {
+		e.last, e.begun, e.until = have, begun, begun.Add(balanceKept)
 	}
-	e.last, e.until = have, begun.Add(balanceKept)
-	p.watchLow(c, have.amount)
-	return have, nil
+	e.mu.Unlock()
+	switch {
+	case err == nil, errors.Is(err, ErrUnwatched):
+		failing.Succeeded()
+		rests.wallets.Remove(key)
+		trying = false
+	case ctx.Err() == nil && !errors.Is(err, errUncounted): // a caller that has left proves nothing
+		failing.Failed(p.now())
+		rests.wallets.Add(key, walletRest{p.now().Add(balanceAgain), err})
+		trying = false
+	}
+	return have, err == nil, err
 }
 
 // knownBalance is the chain's word on a wallet, from a reading that may be some seconds old.
@@ -183,14 +233,24 @@ type balanceCache struct {
 	seen *lru.Cache[balanceKey, *balanceEntry]
 }
 
-type balanceKey struct{ asset, owner x402.Address }
+// balanceKey names what is known of a wallet: its balance, or what a spender may move.
+type balanceKey struct{ asset, owner, spender x402.Address }
+
+func (c choice) balanceKey() balanceKey {
+	return balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
+}
+
+func (c choice) allowanceKey() balanceKey {
+	return balanceKey{asset: c.asset.Address, owner: *c.wallet.Address, spender: x402.Permit2}
+}
 
 type balanceEntry struct {
 	reading chan struct{} // of one: a wallet is read once at a time
 
 	mu    sync.Mutex
 	last  knownBalance
-	until time.Time              // of last; zero: not known
+	begun time.Time              // when its reading began; zero: there was none
+	until time.Time              // last is remembered; zero: it is not
 	again [freshnesses]time.Time // when the next reading afresh may begin
 }
 
@@ -220,6 +280,15 @@ func (e *balanceEntry) remembered(now time.Time, age freshness) (have knownBalan
 	have = e.last
 	have.remembered = true
 	return have, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
+}
+
+// stands returns the last known balance while the RPC tells no newer one.
+func (e *balanceEntry) stands(now time.Time) (have knownBalance, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	have = e.last
+	have.remembered = true
+	return have, !e.begun.IsZero() && now.Before(e.begun.Add(balanceStands))
 }
 
 // WalletBalance returns a wallet's balance, in the smallest unit, at most some seconds old. It

@@ -14,6 +14,7 @@ import (
 
 // choice holds the requirement that will be paid, and the wallet that pays it.
 type choice struct {
+	keyID       string // whose call it is; "": an operator's
 	requirement x402.Requirement
 	network     x402.Network
 	asset       x402.Asset
@@ -100,7 +101,7 @@ const (
 
 func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, index int) (choice, int, error) {
 	req := r.Challenge.Accepts[index]
-	c := choice{requirement: req}
+	c := choice{requirement: req, keyID: r.Key.ID}
 	if req.Network == "" {
 		return c, rankHeader, &HeaderError{Cause: &x402.FieldError{Field: "network", Reason: "missing"}}
 	}

@@ -25,7 +25,8 @@ const (
 	// What a key may do.
 	CodePolicy     ErrorCode = "policy" // *PolicyError
 	CodeQuota      ErrorCode = "quota"
-	CodeFailures   ErrorCode = "failures" // *FailuresError
+	CodeFailures   ErrorCode = "failures"  // *FailuresError
+	CodeQuestions  ErrorCode = "questions" // *QuestionsError
 	CodeNoRepeat   ErrorCode = "no-repeat"
 	CodeKeyRevoked ErrorCode = "key-revoked"
 	CodePausedBy   ErrorCode = "paused-by-operator"
@@ -95,6 +96,7 @@ func (*HeaderError) code() ErrorCode        { return CodeHeader }
 func (*NoWalletError) code() ErrorCode      { return CodeNoWallet }
 func (*PolicyError) code() ErrorCode        { return CodePolicy }
 func (*FailuresError) code() ErrorCode      { return CodeFailures }
+func (*QuestionsError) code() ErrorCode     { return CodeQuestions }
 func (*FailedError) code() ErrorCode        { return CodeFailed }
 func (*OpenError) code() ErrorCode          { return CodeOpen }
 func (*SpentError) code() ErrorCode         { return CodeSpent }

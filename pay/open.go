@@ -119,7 +119,7 @@ func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	case CodeApproval:
 		held, _ := errors.AsType[*ApprovalError](err)
 		rule, detail = held.Rule(), held.Detail()
-	case CodeQuota, CodeFailures:
+	case CodeQuota, CodeFailures, CodeQuestions:
 	default:
 		return
 	}

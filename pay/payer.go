@@ -112,8 +112,10 @@ type Payer struct {
 	time       *Timekeeper
 	words      rpcWords
 	balances   balanceCache
-	slowRPC    balanceBreakers // of payments
-	slowView   balanceBreakers // of wallet pages
+	slowRPC    rpcRests // of payments
+	slowView   rpcRests // of wallet pages
+	questions  questions
+	findings   findings
 	verified   *lru.Cache[verifiedKey, struct{}]
 	signedIn   *lru.Cache[Hash, struct{}] // nonces of sign-ins
 	health     healthCache
@@ -180,7 +182,8 @@ func New(o Options) (*Payer, error) {
 	return &Payer{
 		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreakers(o.Networks), slowView: newBalanceBreakers(o.Networks),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks),
+		questions: newQuestions(), findings: findings{seen: perclient.NewCache[string, *finding](maxFindings)},
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:   newTelling(),

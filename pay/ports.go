@@ -183,7 +183,8 @@ type Observer interface {
 	// Began is called when a payment was journaled.
 	Began(p *Payment)
 	// Refused is called when a payment was refused before anything was journaled: by a rule of
-	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before.
+	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before, or by
+	// "questions", what its calls have had the RPC asked.
 	Refused(door Door, rule string)
 	// Ignored is called when the word of an RPC counts for nothing: see [IgnoredReasons].
 	Ignored(rpc TimeSource, network, reason string)

@@ -43,7 +43,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	var balance Limit
 	if declined == nil {
-		balance = p.balanceLimit(ctx, c, terms)
+		balance, declined = p.balanceLimit(ctx, c, terms)
 	}
 	now := p.now().UTC()
 	var err error

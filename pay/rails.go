@@ -57,42 +57,35 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 	return nil
 }
 
-// allowed checks that Permit2 may move what a payment takes. Without an answer the payment goes on, as
-// one does without its balance: the seller finds out, and the chain tells what became of it.
+// allowed checks that Permit2 may move what a payment takes. The allowance is remembered like a balance,
+// and read afresh before it is too little. Without an answer the payment goes on, as one does without its
+// balance: the seller finds out, and the chain tells what became of it.
 func (p *Payer) allowed(ctx context.Context, c choice) error {
 	chain, can := p.opts.Chain.(Allowances)
 	if !c.requirement.Rail().Permit2() || c.wallet.Address == nil || !can {
 		return nil
 	}
-	failing := p.slowRPC[c.network.Name]
-	trying, err := failing.Allow(p.now())
-	if err != nil {
-		return nil //nolint:nilerr // the RPC has a rest
+	read := func(ctx context.Context) (have knownBalance, err error) {
+		if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+			have.amount, err = chain.Allowance(ctx, c.network, c.asset, *c.wallet.Address, x402.Permit2)
+		}
+		return have, err
 	}
-	soon, cancel := context.WithTimeout(ctx, balanceTime)
-	defer cancel()
-	var have x402.Amount
-	if err = p.checkChain(soon, c.network, c.asset); err == nil {
-		have, err = chain.Allowance(soon, c.network, c.asset, *c.wallet.Address, x402.Permit2)
+	need := c.requirement.Amount
+	have, fresh, err := p.look(ctx, c, c.allowanceKey(), p.slowRPC, asRemembered, read)
+	if err == nil && !fresh && have.amount.Cmp(need) < 0 {
+		have, _, err = p.look(ctx, c, c.allowanceKey(), p.slowRPC, afreshToPay, read)
 	}
 	switch {
 	case errors.Is(err, ErrUnwatched):
-		failing.Succeeded()
 		return p.takes(c.requirement, c.network.Name)
-	case err == nil:
-		failing.Succeeded()
-	case ctx.Err() == nil:
-		failing.Failed(p.now())
-	case trying:
-		failing.Unused(p.now())
-	}
-	if err != nil {
+	case is[*QuestionsError](err):
+		return err
+	case err != nil:
 		p.log.WarnContext(ctx, "allowance not known", "wallet", c.wallet.ProviderID, "error", err)
-		return nil
-	}
-	if need := c.requirement.Amount; have.Cmp(need) < 0 {
+	case have.amount.Cmp(need) < 0:
 		return failedFor(nil, &AllowanceError{
-			Wallet: c.wallet, Have: have, Need: need, Command: p.opts.Names.Approve + " " + c.wallet.ID,
+			Wallet: c.wallet, Have: have.amount, Need: need, Command: p.opts.Names.Approve + " " + c.wallet.ID,
 		})
 	}
 	return nil

@@ -54,12 +54,18 @@ func (p *Payer) signedReceipt(ctx context.Context, row *Payment, r x402.Receipt)
 // uptoCheck is the time from a receipt of scheme upto to the look at what was charged.
 const uptoCheck = 2 * time.Second
 
-// chargedCheck returns when recovery looks at a payment whose receipt is no evidence; zero: as planned.
+// maxUptoChecks bounds the looks of recovery that receipts bring forward. Clients and sellers decide how
+// many receipts there are.
+const maxUptoChecks = 3
+
+// chargedCheck returns when recovery looks at a payment whose receipt is no evidence; zero: as planned,
+// which a receipt never puts off.
 func (p *Payer) chargedCheck(row *Payment, r x402.Receipt) time.Time {
-	if !r.Success || !row.upto() || row.State != Open {
+	at := p.now().UTC().Add(uptoCheck)
+	if !r.Success || !row.upto() || row.State != Open || row.Checks >= maxUptoChecks || !row.Check.IsZero() && !at.Before(row.Check) {
 		return time.Time{}
 	}
-	return p.now().UTC().Add(uptoCheck)
+	return at
 }
 
 // Answer402 takes the reason that the seller gave for a 402 after the payload had been sent.
@@ -72,28 +78,37 @@ func (a *Attempt) Answer402(reason string) {
 // Observe notes what was seen on a send. The notes are the payment's story.
 func (a *Attempt) Observe(note string) { a.recordSoon(Outcome{Note: note}) }
 
-// weigh asks the chain about a claim where its word can change what the claim means.
+// weigh asks the chain about a claim where its word can change what the claim means. Where it cannot be
+// asked, recovery looks later.
 func (p *Payer) weigh(ctx context.Context, row *Payment, c claim) Outcome {
+	o, _ := p.weighed(ctx, row, c)
+	return o
+}
+
+// weighed is weigh, with a *QuestionsError if the payment's key has had the chain asked too often.
+func (p *Payer) weighed(ctx context.Context, row *Payment, c claim) (Outcome, error) {
 	if !c.asksChain() {
-		return c.outcome(chainWord{})
+		return c.outcome(chainWord{}), nil
 	}
-	if c.kind == claimRefused || c.kind == claimCharged {
+	look := p.traceSoon
+	if c.kind == claimRefused || c.kind == claimCharged { // of our facilitator, which was asked to settle it
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, refusalWait)
 		defer cancel()
+		look = p.trace
 	}
-	t, err := p.trace(ctx, row)
+	t, err := look(ctx, row)
 	switch {
 	case errors.Is(err, ErrUnwatched):
-		return c.outcome(chainWord{})
+		return c.outcome(chainWord{}), nil
 	case err != nil:
 		p.log.WarnContext(ctx, "chain not asked about a claim", "payment", row.ID, "error", err)
-		return c.outcome(chainWord{watched: true})
+		return c.outcome(chainWord{watched: true}), err
 	}
-	return c.outcome(chainWord{watched: true, trace: &t})
+	return c.outcome(chainWord{watched: true, trace: &t}), nil
 }
 
-// PostReceipt takes a receipt that the payment's key posted. ErrPaymentNotFound.
+// PostReceipt takes a receipt that the payment's key posted. ErrPaymentNotFound, *QuestionsError.
 func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receipt) (*Payment, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -108,7 +123,10 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	}
 	// The lease is not needed: a posted receipt can only settle. A void for a used
 	// authorization that was canceled is left to recovery, which leases.
-	o := p.weigh(ctx, row, receiptClaim(row, r))
+	o, err := p.weighed(ctx, row, receiptClaim(row, r))
+	if is[*QuestionsError](err) {
+		return nil, err
+	}
 	if o.Verdict == VerdictVoid {
 		o = Outcome{Note: o.Note}
 	}

@@ -129,9 +129,9 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		return http.StatusBadRequest, problem{Error: "Unsupported " + what + " " + e.Value, Detail: e.Detail}, 0
 	case pay.CodeInput:
 		return http.StatusBadRequest, inputProblem(as[*pay.InputError](err)), 0
-	case pay.CodeFailures:
-		e := as[*pay.FailuresError](err)
-		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds())))
+	case pay.CodeFailures, pay.CodeQuestions:
+		wait, detail, _ := pay.RetryAfter(err)
+		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: detail}, max(1, int(math.Ceil(wait.Seconds())))
 	case pay.CodePolicy:
 		e := as[*pay.PolicyError](err)
 		body := problem{Error: textPolicy, Rule: e.Rule, Detail: e.Detail, FigureTexts: e.Figures.Texts()}

@@ -93,6 +93,7 @@ var declinedWords = map[pay.ErrorCode]string{
 	pay.CodeHeader:      "challenge-unreadable",
 	pay.CodeReused:      "idempotency-key-reused",
 	pay.CodeFailures:    "overloaded",
+	pay.CodeQuestions:   "overloaded",
 	pay.CodeNoAddress:   "no-wallet-provider",
 	pay.CodeAllowance:   "allowance-needed",
 	pay.CodeUnavailable: "store-unavailable",

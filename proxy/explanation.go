@@ -55,8 +55,8 @@ func (t *Transport) explain(reason string, err error) Explanation {
 	if held, is := errors.AsType[*pay.ApprovalError](err); is {
 		e.Price, e.Approval = pay.Money(held.Approval.Terms.Amount), approvalOf(err)
 	}
-	if failures, is := errors.AsType[*pay.FailuresError](err); is {
-		e.resets = t.now().Add(failures.RetryAfter)
+	if wait, _, is := pay.RetryAfter(err); is {
+		e.resets = t.now().Add(wait)
 	}
 	return e
 }
@@ -75,7 +75,10 @@ func detailOf(err error) string {
 		}
 		return failed.Detail
 	}
-	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err), saying[*pay.FailuresError](err))
+	if _, text, is := pay.RetryAfter(err); is {
+		return text
+	}
+	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err))
 }
 
 // saying returns the text of the error of a type that err wraps; "" if there is none.

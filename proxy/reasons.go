@@ -69,7 +69,8 @@ const (
 	DeclinedInternal       = "internal"                // our own fault; the log has it
 
 	// With these there is a 503 of ours with Retry-After: nothing was begun. If too many payments of
-	// the key have failed, overloaded stands in the seller's 402, with Retry-After.
+	// the key have failed, or its calls had the RPC asked too often, overloaded stands in the seller's 402,
+	// with Retry-After.
 	DeclinedOverloaded = "overloaded"   // too much is under way, or kept of request bodies
 	DeclinedSpool      = "spool-failed" // the file that should keep the request body cannot be written
 
@@ -88,6 +89,7 @@ var reasons = map[pay.ErrorCode]string{
 	pay.CodeHeader:      DeclinedUnreadable,
 	pay.CodeQuota:       DeclinedQuota,
 	pay.CodeFailures:    DeclinedOverloaded,
+	pay.CodeQuestions:   DeclinedOverloaded,
 	pay.CodeKeyNotFound: DeclinedKeyRevoked,
 	pay.CodeNoAddress:   DeclinedNoProvider,
 	pay.CodeReused:      DeclinedReused,

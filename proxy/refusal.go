@@ -27,8 +27,8 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 // refuse answers a 402 that is not paid because of err, of the pay core or of this package.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
 	reason, held := declined(err)
-	_, failures := errors.AsType[*pay.FailuresError](err)
-	if text := unavailable(reason, err); text != "" && !failures {
+	_, _, paced := pay.RetryAfter(err)
+	if text := unavailable(reason, err); text != "" && !paced {
 		level := slog.LevelError
 		if reason == DeclinedOverloaded || reason == DeclinedSpool {
 			level = slog.LevelWarn
