@@ -321,6 +321,7 @@ func TestCode(t *testing.T) {
 		{fmt.Errorf("journaling a payment: %w", pay.ErrQuota), pay.CodeQuota},
 		{fmt.Errorf("deep: %w", fmt.Errorf("deeper: %w", &pay.PolicyError{Rule: "hosts"})), pay.CodePolicy},
 		{&pay.FailuresError{}, pay.CodeFailures},
+		{&pay.QuestionsError{}, pay.CodeQuestions},
 		{&pay.HeaderError{Cause: errors.New("x")}, pay.CodeHeader},
 		{&pay.NoWalletError{}, pay.CodeNoWallet},
 		{&x402.UnsupportedError{}, pay.CodeUnsupported},

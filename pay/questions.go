@@ -16,7 +16,7 @@ import (
 // nothing, and recovery asks by its own pace.
 const (
 	readsAtOnce     = 60  // of balances and allowances
-	readsPerMinute  = 240 // one wallet takes 72 at most
+	readsPerMinute  = 100 // a wallet that is paid from all the time takes 12 of each, and an empty one 60
 	tracesAtOnce    = 30  // of what became of a payment; each is 10 to 30 questions
 	tracesPerMinute = 30
 	maxFindings     = 10_000
