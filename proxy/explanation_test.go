@@ -3,8 +3,10 @@ package proxy
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,5 +165,28 @@ func TestErrorForSDKs(t *testing.T) {
 		if got := forSDK(http.Header{headerSDK: {"js"}}, []byte(body)); string(got) != body {
 			t.Errorf("%s became %s", body, got)
 		}
+	}
+}
+
+// A key whose calls have had the RPC asked too often gets the seller's 402, and is told when to come again.
+func TestDeclineOfAKeyThatAsksTooMuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	err := fmt.Errorf("deciding: %w", &pay.QuestionsError{RetryAfter: 7 * time.Second})
+	reason, left := declined(err)
+	if reason != DeclinedOverloaded || left != nil {
+		t.Errorf("reason %q, %v", reason, left)
+	}
+	req := httptest.NewRequest(http.MethodGet, "https://api.example.com/", nil)
+	req = req.WithContext(WithCall(req.Context(), &Call{}))
+	seller := &http.Response{StatusCode: http.StatusPaymentRequired, Header: http.Header{}, Body: http.NoBody, Request: req}
+	resp, result, err := w.door.refuse(req, seller, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBody(resp)
+	if resp.StatusCode != http.StatusPaymentRequired || result != ResultDeclined || resp.Header.Get("Retry-After") != "7" ||
+		!strings.Contains(resp.Header.Get("Purser-Declined-Detail"), "RPC") {
+		t.Errorf("%d %s %v", resp.StatusCode, result, resp.Header)
 	}
 }

@@ -196,7 +196,7 @@ func All() []Reason {
 			"`purser organizations`; raise the plan, or `PURSER_PLANS=off`",
 		},
 		{
-			"overloaded", Unsent, "too many payments of the key ended refused or void (100 a minute, 3,000 a day)",
+			"overloaded", Unsent, "too many payments of the key ended refused or void (100 a minute, 3,000 a day), or its calls had the RPC asked too often",
 			"`purser payments --state refused` and `--state void`; wait",
 		},
 		{
