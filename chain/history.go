@@ -67,6 +67,11 @@ func (c *Client) Transfers(ctx context.Context, q pay.TransfersQuery) (a pay.Tra
 			return a, nil
 		}
 		asked := a.Through - q.From + 1
+		if asked == 1 && mayBeTooLarge(err) && ctx.Err() == nil { // any account can fill a block with transfers of nothing
+			if a.Transfers, err = c.transfersOfBlock(ctx, q); err == nil {
+				return a, nil
+			}
+		}
 		if !mayBeTooLarge(err) || asked == 1 || ctx.Err() != nil {
 			return a, fmt.Errorf("transfers in blocks %d to %d: %w", q.From, a.Through, err)
 		}
@@ -76,6 +81,36 @@ func (c *Client) Transfers(ctx context.Context, q pay.TransfersQuery) (a pay.Tra
 
 // transfersOf reads the wallets' transfers in both directions, in the order of the chain.
 func (c *Client) transfersOf(ctx context.Context, q pay.TransfersQuery, to uint64) ([]pay.Transfer, error) {
+	return transfersBy(q, to, func(at int, wallets []string) (logs []transferLog, err error) {
+		topics := []any{topicTransfer, nil, wallets}
+		if at == 1 {
+			topics = []any{topicTransfer, wallets}
+		}
+		return logs, c.call(ctx, &logs, "eth_getLogs", map[string]any{
+			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(q.From), "toBlock": quantity(to),
+		})
+	})
+}
+
+// transfersOfBlock is transfersOf for a block with more logs than the RPC lists at once.
+func (c *Client) transfersOfBlock(ctx context.Context, q pay.TransfersQuery) ([]pay.Transfer, error) {
+	all, err := c.logsOf(ctx, q.From, q.Asset)
+	if err != nil {
+		return nil, err
+	}
+	return transfersBy(q, q.From, func(at int, wallets []string) (logs []transferLog, _ error) {
+		for _, l := range all {
+			if len(l.Topics) == 3 && strings.EqualFold(l.Topics[0], topicTransfer) && slices.Contains(wallets, strings.ToLower(l.Topics[at])) {
+				logs = append(logs, l)
+			}
+		}
+		return logs, nil
+	})
+}
+
+// transfersBy lists the transfers in the logs that read returns. They have one of some wallets at a place
+// of their topics.
+func transfersBy(q pay.TransfersQuery, to uint64, read func(at int, wallets []string) ([]transferLog, error)) ([]pay.Transfer, error) {
 	type place struct{ block, index uint64 }
 	found := map[place]pay.Transfer{}
 	for wallets := range slices.Chunk(q.Wallets, maxTopics) {
@@ -83,16 +118,13 @@ func (c *Client) transfersOf(ctx context.Context, q pay.TransfersQuery, to uint6
 		for i, w := range wallets {
 			topics[i] = addressTopic(w)
 		}
-		for _, filter := range [][]any{{topicTransfer, topics}, {topicTransfer, nil, topics}} {
-			var logs []transferLog
-			err := c.call(ctx, &logs, "eth_getLogs", map[string]any{
-				"address": q.Asset.Address, "topics": filter, "fromBlock": quantity(q.From), "toBlock": quantity(to),
-			})
+		for _, at := range []int{1, 2} { // from them, and to them
+			logs, err := read(at, topics)
 			if err != nil {
 				return nil, err
 			}
 			for _, l := range logs {
-				t, err := l.transfer(q, len(filter)-1, topics, to)
+				t, err := l.transfer(q, at, topics, to)
 				if err != nil {
 					return nil, err
 				}

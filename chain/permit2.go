@@ -192,20 +192,12 @@ func (s *transferSearch) settledIn(ctx context.Context, b header, refused error)
 	if len(all) > maxSettled {
 		return nil, refused
 	}
-	receipts := make([][]logEntry, len(all))
-	var asking errgroup.Group
-	asking.SetLimit(candidatesAtOnce)
-	for i, transaction := range all {
-		asking.Go(func() (err error) {
-			receipts[i], err = s.client.receiptLogs(ctx, transaction, b.Hash)
-			return err
-		})
-	}
-	if err := asking.Wait(); err != nil {
+	transfers, err := s.client.receipts(ctx, all, b.Hash)
+	if err != nil {
 		return nil, err
 	}
 	from, to := addressTopic(s.query.Authorization.From), addressTopic(s.query.Authorization.To)
-	return slices.DeleteFunc(slices.Concat(receipts...), func(l logEntry) bool {
+	return slices.DeleteFunc(transfers, func(l logEntry) bool {
 		return l.Address != s.query.Asset.Address || !hasTopics(l, topicTransfer, from, to)
 	}), nil
 }

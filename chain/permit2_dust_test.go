@@ -196,6 +196,55 @@ func TestPermit2AmongManyPayments(t *testing.T) {
 	}
 }
 
+// A block full of transfers of nothing keeps neither reconciling nor statements from reading on, where the RPC
+// lists few logs at once.
+func TestScanThroughTransfersOfNothing(t *testing.T) {
+	t.Parallel()
+	w := newPermit2World(t)
+	seller := w.stranger(must(crypto.GenerateKey()))
+	upto := w.permits(x402.RailUpto, 1, x402.Address(crypto.PubkeyToAddress(seller.key.PublicKey)))
+	a, token := upto.Authorization, w.authorize(2, time.Minute)
+	seller.inOneBlock(dusty(a, 60), w.call(a, 1234, w.sign(a)), call{Target: w.chain.TokenAddress(), CallData: w.tokenCall(token.Authorization)}, dusty(a, 60))
+	last := w.permits(x402.RailPermit2, 3, x402.Address{})
+	w.settles(last.Authorization, 0)
+	w.traced(last)
+	safe := must(w.client.Safe(w.ctx, base))
+	r, client := w.weak(&weakRPC{mostLogs: 20})
+
+	var used []string
+	var unexplained []pay.UsedAuthorization
+	for q := (pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number, Safe: safe}); q.From <= q.To; {
+		got := must(client.Used(w.ctx, q))
+		for _, u := range got.Used {
+			used = append(used, fmt.Sprint(u.Nonce == a.Nonce, u.Value, u.Matched))
+		}
+		unexplained = append(unexplained, got.Unexplained...)
+		q.From, q.Size = got.Through+1, got.Size
+	}
+	slices.Sort(used[:min(2, len(used))]) // they are in one block
+	if want := []string{"false 10000 true", "true 1234 true", "false 10000 true"}; !slices.Equal(used, want) || len(unexplained) > 0 {
+		t.Errorf("used %q, want %q; unexplained %+v", used, want, unexplained)
+	}
+	if n := r.count("eth_getTransactionByHash"); n > 2 {
+		t.Errorf("asked for %d transactions", n)
+	}
+
+	var moved []string
+	for q := (pay.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number}); q.From <= q.To; {
+		got := must(client.Transfers(w.ctx, q))
+		for _, transfer := range got.Transfers {
+			if transfer.From == w.address {
+				moved = append(moved, transfer.Value.String())
+			}
+		}
+		q.From, q.Size = got.Through+1, got.Size
+	}
+	slices.Sort(moved)
+	if want := []string{"10000", "10000", "1234"}; !slices.Equal(moved, want) {
+		t.Errorf("transfers %q, want %q", moved, want)
+	}
+}
+
 // An RPC that has had too many questions does not lack a state: nothing is concluded from its refusal.
 func TestPermit2OverQuota(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/purserpay/purser/x402"
 )
@@ -78,6 +79,47 @@ func (c *Client) receiptLogs(ctx context.Context, transaction, block string) ([]
 		}
 	}
 	return found.Logs, nil
+}
+
+// maxBlock bounds the transactions of a block whose receipts are read.
+const maxBlock = 5000
+
+// logsOf reads the logs of a token in one block from the receipts of its transactions, because the RPC
+// does not list so many at once.
+func (c *Client) logsOf(ctx context.Context, number uint64, a x402.Asset) (logs []transferLog, err error) {
+	var block *struct {
+		Number       quantity
+		Hash         string
+		Transactions []string
+	}
+	if err := c.call(ctx, &block, "eth_getBlockByNumber", quantity(number), false); err != nil {
+		return nil, err
+	}
+	if block == nil || uint64(block.Number) != number || len(block.Transactions) > maxBlock {
+		return nil, fmt.Errorf("the transactions of block %d: %w", number, errNoBlock)
+	}
+	receipts, err := c.receipts(ctx, block.Transactions, block.Hash)
+	for _, l := range receipts {
+		if l.Address == a.Address {
+			logs = append(logs, transferLog{l})
+		}
+	}
+	return logs, err
+}
+
+// receipts reads the logs of some transactions in a block.
+func (c *Client) receipts(ctx context.Context, transactions []string, block string) ([]logEntry, error) {
+	logs := make([][]logEntry, len(transactions))
+	asking, asked := errgroup.WithContext(ctx)
+	asking.SetLimit(candidatesAtOnce)
+	for i, transaction := range transactions {
+		asking.Go(func() (err error) {
+			logs[i], err = c.receiptLogs(asked, transaction, block)
+			return err
+		})
+	}
+	err := asking.Wait()
+	return slices.Concat(logs...), err
 }
 
 // maxLearned bounds the remembered uses of authorizations and transactions together: some 15 MB.

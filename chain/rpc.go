@@ -46,7 +46,8 @@ type logEntry struct {
 	Data        string
 	BlockNumber quantity
 	BlockHash   string
-	Transaction string `json:"transactionHash"`
+	Transaction string   `json:"transactionHash"`
+	Index       quantity `json:"logIndex"`
 	Removed     bool
 }
 

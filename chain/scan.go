@@ -48,11 +48,8 @@ func chainBlock(b header) pay.ChainBlock {
 	return pay.ChainBlock{Number: uint64(b.Number), Hash: b.Hash, Time: time.Unix(int64(b.Time), 0).UTC()}
 }
 
-// transferLog is a log with its position in the block.
-type transferLog struct {
-	logEntry
-	Index quantity `json:"logIndex"`
-}
+// transferLog is a log of a token.
+type transferLog struct{ logEntry }
 
 // Used lists the authorizations that were used in a range of blocks. When the RPC refuses the
 // range, Used asks for a smaller one. In the end it identifies the RPC and checks the blocks.
@@ -78,8 +75,15 @@ func (c *Client) usedBetween(ctx context.Context, q pay.UsedQuery) (a pay.UsedAn
 			break
 		}
 		asked := a.Through - q.From + 1
-		if !mayBeTooLarge(err) || asked == 1 || ctx.Err() != nil {
+		if !mayBeTooLarge(err) || ctx.Err() != nil {
 			return a, err
+		}
+		if asked == 1 {
+			if logs, err = c.transferLogsOf(ctx, q); err != nil {
+				return a, err
+			}
+			a.Size = maxRange // the next blocks have fewer
+			break
 		}
 		a.Size = asked / 2
 	}
@@ -120,6 +124,34 @@ func (c *Client) transferLogs(ctx context.Context, q pay.UsedQuery, to uint64) (
 		}
 		all = append(all, logs...)
 	}
+	return inOrder(all)
+}
+
+// transferLogsOf is transferLogs for a block with more logs than the RPC lists at once: any account can
+// fill one with transfers of nothing.
+func (c *Client) transferLogsOf(ctx context.Context, q pay.UsedQuery) (all []transferLog, err error) {
+	logs, err := c.logsOf(ctx, q.From, q.Asset)
+	if err != nil {
+		return nil, err
+	}
+	topics := make([]string, len(q.Wallets))
+	for i, w := range q.Wallets {
+		topics[i] = addressTopic(w)
+	}
+	for _, l := range logs {
+		if len(l.Topics) == 3 && slices.Contains([]string{topicUsed, topicTransfer}, strings.ToLower(l.Topics[0])) &&
+			slices.Contains(topics, strings.ToLower(l.Topics[1])) {
+			if err := l.check(q, topics, q.From); err != nil {
+				return nil, err
+			}
+			all = append(all, l)
+		}
+	}
+	return inOrder(all)
+}
+
+// inOrder sorts logs as the chain has them.
+func inOrder(all []transferLog) ([]transferLog, error) {
 	slices.SortStableFunc(all, func(a, b transferLog) int {
 		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.Index, b.Index))
 	})
