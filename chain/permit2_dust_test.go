@@ -214,7 +214,10 @@ func TestScanThroughTransfersOfNothing(t *testing.T) {
 	var used []string
 	var unexplained []pay.UsedAuthorization
 	for q := (pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number, Safe: safe}); q.From <= q.To; {
-		got := must(client.Used(w.ctx, q))
+		got, err := client.Used(w.ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, u := range got.Used {
 			used = append(used, fmt.Sprint(u.Nonce == a.Nonce, u.Value, u.Matched))
 		}
@@ -231,7 +234,10 @@ func TestScanThroughTransfersOfNothing(t *testing.T) {
 
 	var moved []string
 	for q := (pay.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number}); q.From <= q.To; {
-		got := must(client.Transfers(w.ctx, q))
+		got, err := client.Transfers(w.ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, transfer := range got.Transfers {
 			if transfer.From == w.address {
 				moved = append(moved, transfer.Value.String())

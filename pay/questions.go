@@ -74,7 +74,8 @@ type finding struct {
 	err   error
 }
 
-// findings remembers the chain's word on payments for a moment: whoever posts receipts decides how many.
+// findings remembers the chain's word on payments for a moment, because clients decide how many receipts
+// they post.
 type findings struct {
 	mu   sync.Mutex
 	seen *lru.Cache[string, *finding]
