@@ -14,20 +14,20 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// countingChain counts the questions about balances and allowances, and tells the balance it is set to.
-type countingChain struct {
+// quotaChain counts the questions about balances and allowances, and tells the balance it is set to.
+type quotaChain struct {
 	*truth
 	allowances, balances atomic.Int64
 	have                 atomic.Uint64
 	failing              atomic.Bool
 }
 
-func (c *countingChain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
+func (c *quotaChain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
 	c.allowances.Add(1)
 	return c.truth.Allowance(ctx, n, a, owner, spender)
 }
 
-func (c *countingChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c *quotaChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
 	c.balances.Add(1)
 	if c.failing.Load() {
 		return x402.Amount{}, errors.New("429 Too Many Requests")
@@ -35,13 +35,13 @@ func (c *countingChain) Balance(context.Context, x402.Network, x402.Asset, x402.
 	return x402.NewAmount(c.have.Load()), nil
 }
 
-// countingWorld returns a world whose chain counts, and whose wallet has a balance.
-func countingWorld(t *testing.T, have uint64) (*world, *countingChain) {
+// quotaWorld returns a world whose chain counts, and whose wallet has a balance.
+func quotaWorld(t *testing.T, have uint64) (*world, *quotaChain) {
 	t.Helper()
-	var chain *countingChain
+	var chain *quotaChain
 	w := newWorld(t, func(o *pay.Options) {
 		anyScheme(o)
-		chain = &countingChain{truth: o.Chain.(*truth)}
+		chain = &quotaChain{truth: o.Chain.(*truth)}
 		o.Chain = chain
 	})
 	chain.have.Store(have)
@@ -52,7 +52,7 @@ func countingWorld(t *testing.T, have uint64) (*world, *countingChain) {
 // once, and afresh once in a second.
 func TestAllowancesAreRemembered(t *testing.T) {
 	t.Parallel()
-	w, chain := countingWorld(t, 1_000_000)
+	w, chain := quotaWorld(t, 1_000_000)
 	w.chain.allowance = 4
 	r := w.rest(pay.SettleSeller, "https://api.example.com/r", "5", "")
 	r.Challenge = asking(t, "5", slices.Repeat([]string{byPermit2, byUpto}, 32)...)
@@ -215,7 +215,7 @@ func TestTracesOfAKeyAreBounded(t *testing.T) {
 // A key that asks about balances and allowances without end is told to wait. Nothing is paid unchecked for it.
 func TestReadingsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
-	w, chain := countingWorld(t, 0)
+	w, chain := quotaWorld(t, 0)
 	w.chain.allowance = 0
 	const seconds = 300
 	over := 0
@@ -242,7 +242,7 @@ func TestReadingsOfAKeyAreBounded(t *testing.T) {
 // challenge tie up more than the wallet has.
 func TestLastBalanceStandsWhileTheRPCFails(t *testing.T) {
 	t.Parallel()
-	w, chain := countingWorld(t, 10)
+	w, chain := quotaWorld(t, 10)
 	n := 0
 	buy := func(amount string) error {
 		n++
@@ -280,7 +280,7 @@ func TestLastBalanceStandsWhileTheRPCFails(t *testing.T) {
 // One reading that fails counts once, however many calls wait for it, and is not repeated at once.
 func TestOneFailureCountsOnce(t *testing.T) {
 	t.Parallel()
-	w, chain := countingWorld(t, 1000)
+	w, chain := quotaWorld(t, 1000)
 	chain.failing.Store(true)
 	for n := range 10 {
 		if a, err := w.payer.Open(t.Context(), w.proxied(fmt.Sprintf("https://host-%d.example/", n), "1", "")); err == nil {
