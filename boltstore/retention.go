@@ -182,7 +182,7 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 func refuseReconciling(tx *bbolt.Tx) error {
 	r, err := metaIn[pay.Restore](tx, reconcilingKey)
 	if err == nil && r != nil {
-		err = &pay.ReconcilingError{Taken: r.Taken}
+		err = r.Refusal()
 	}
 	return err
 }

@@ -262,7 +262,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		err = nil
 	}
 	if err != nil {
-		p.log.ErrorContext(ctx, "outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
+		p.log.ErrorContext(ctx, "outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "transaction", o.Transaction, "error", err)
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
 	p.told(fx.Notices)

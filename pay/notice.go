@@ -28,6 +28,7 @@ const (
 	NoticeUnansweredRun NoticeKind = "unanswered-run"
 	NoticePaused        NoticeKind = "paused"
 	NoticeResumed       NoticeKind = "resumed"
+	NoticeCommitsLost   NoticeKind = "commits-lost"
 	NoticeTest          NoticeKind = "test"
 	// NoticeHeldBack tells that further notices of a kind are not sent in this hour.
 	NoticeHeldBack NoticeKind = "held-back"
@@ -37,7 +38,7 @@ const (
 func NoticeKinds() []NoticeKind {
 	return []NoticeKind{
 		NoticeBudget50, NoticeBudget80, NoticeBudget100, NoticeDeclined, NoticeApproval, NoticeDisputed, NoticeUnresolved, NoticeLowBalance,
-		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeTest, NoticeHeldBack,
+		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeCommitsLost, NoticeTest, NoticeHeldBack,
 	}
 }
 

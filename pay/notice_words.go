@@ -211,6 +211,17 @@ func PauseNotice(was, now *Pause, by Actor, at time.Time) []Notice {
 	return nil
 }
 
+// CommitsLostNotice tells that the database has lost what was written after a time, and that payments wait for the chain.
+func CommitsLostNotice(taken, at time.Time) Notice {
+	return Notice{
+		At: at, Kind: NoticeCommitsLost,
+		Title: "The database has lost its newest commits",
+		Text: fmt.Sprintf("The database of purser lacks what was written after %s, as after a failover to a standby that was behind. purser makes no new payments until it has read from the chain what was paid meanwhile, which takes some minutes. purser reconcile says how far it is. Keys, wallets, limits and pauses of that time are gone. To lose nothing, use synchronous replication.",
+			taken.UTC().Format("2 January, 15:04:05 UTC")),
+		Figures: map[string]string{"after": taken.UTC().Format(time.RFC3339)},
+	}
+}
+
 // DeclinedNotice tells that a rule declines payments of a key, once in an hour.
 func DeclinedNotice(name string, d Decline, at time.Time) Notice {
 	rule := d.Reason

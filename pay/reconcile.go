@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// A store that was restored from a backup does not know what was paid afterwards. Until the chain has
-// told, it is in reconcile mode: purser pays nothing new, and sends nothing again that the backup left
+// A store that was restored from a backup does not know what was paid afterwards, and a database that has
+// lost commits does not know what they were. Until the chain has told, the store is in reconcile mode: purser pays nothing new, and sends nothing again that the backup left
 // open, because its outcome may be missing.
 
 // Reconciler is the part of a store that remembers the backup that it was restored from.
@@ -50,6 +50,8 @@ type Restore struct {
 	StrangeCount int      `json:"strange_count,omitempty"`
 	// Accepted holds an operator's word that the rest need not be known.
 	Accepted *Acceptance `json:"accepted,omitempty"`
+	// Lost: no backup was restored. The database has lost the commits after Taken, and the store noticed it.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // MarkedBlock is the safe block that a backup was taken at.
@@ -107,16 +109,32 @@ func (r *Restore) knows(text string) bool {
 	return slices.Contains(r.Strange, text) || len(r.Strange) >= maxStrange // it is known that there is much
 }
 
+// RestoreNoted is the time for which a new reconciliation cannot end: the one that ends may be an earlier one,
+// which another node has finished.
+const RestoreNoted = maxValidity
+
 // Again updates the state of a store that was restored from a backup of a store that was not
 // reconciled. Read blocks stay read. An operator's acceptance ends.
 func (r *Restore) Again(now time.Time) {
 	r.At, r.Accepted = now.UTC(), nil
 }
 
+// Refusal is the error of payments that wait for the chain.
+func (r *Restore) Refusal() *ReconcilingError {
+	return &ReconcilingError{Taken: r.Taken, Lost: r.Lost}
+}
+
 // ReconcilingError: the store was restored and is not reconciled yet. It is an ErrUnavailable.
-type ReconcilingError struct{ Taken time.Time }
+type ReconcilingError struct {
+	Taken time.Time
+	Lost  bool // see [Restore.Lost]
+}
 
 func (e *ReconcilingError) Error() string {
+	if e.Lost {
+		return fmt.Sprintf("the database has lost what was written after %s: payments resume when the chain has told what that was",
+			e.Taken.UTC().Format(time.RFC3339))
+	}
 	return fmt.Sprintf("restored from a backup of %s: payments resume when the chain has told what the backup does not know",
 		e.Taken.UTC().Format(time.RFC3339))
 }
@@ -134,7 +152,7 @@ func reconciled(v BeginView, how How) error {
 	if err != nil || r == nil {
 		return err
 	}
-	return &ReconcilingError{Taken: r.Taken}
+	return r.Refusal()
 }
 
 // found makes the row of a payment that only the chain tells of. It counts as spent by the key on
@@ -170,6 +188,22 @@ func (p *Payment) Booking() Effects {
 	fx := Effects{Event: &e, Was: Open}
 	for _, r := range p.Reservations {
 		fx.Counters = append(fx.Counters, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
+	}
+	return fx
+}
+
+// Again returns what a store writes beside the row of a payment that it has lost and that its caller still
+// knows: what the payment reserves now, and its spend event if it is settled.
+func (p *Payment) Again() Effects {
+	fx := Effects{Was: Open}
+	for _, r := range p.Reservations {
+		if !r.Released {
+			fx.Counters = append(fx.Counters, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
+		}
+	}
+	if p.State == Settled {
+		e := p.event(Outcome{EventID: p.EventID, At: p.Closed})
+		fx.Event, fx.Counters = &e, append(fx.Counters, p.move()...)
 	}
 	return fx
 }

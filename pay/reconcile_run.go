@@ -43,7 +43,8 @@ type reconciling struct {
 	answers  int               // since it was asked for more of them
 	goOn     map[string]uint64 // where a look goes on that did not come to its end, by network
 	told     string            // the last problem that was logged
-	seen     time.Time         // when this process looked first
+	restored time.Time         // Restore.At of what is reconciled now
+	seen     time.Time         // when this process saw that first
 }
 
 // ReconcileStatus is the progress of reconciling.
@@ -75,8 +76,8 @@ type NetworkReconciling struct {
 func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
-	if p.reconcile.seen.IsZero() {
-		p.reconcile.seen = p.now()
+	if p.reconcile.seen.IsZero() || !p.reconcile.restored.Equal(r.At) { // a running node may begin to reconcile again
+		p.reconcile.restored, p.reconcile.seen = r.At, p.now()
 	}
 	at := r.At
 	if p.reconcile.seen.Before(at) {
@@ -117,14 +118,11 @@ func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
 	return nil
 }
 
-// reconcileLoop reads the chain until the store is reconciled, or ctx ends.
+// reconcileLoop reads the chain while the store is to be reconciled, until ctx ends. A store that runs may have to be: see
+// [Restore.Lost].
 func (p *Payer) reconcileLoop(ctx context.Context) {
 	for {
-		pending, behind, err := p.ReconcileOnce(ctx)
-		switch {
-		case err == nil && !pending, ctx.Err() != nil:
-			return
-		case behind:
+		if _, behind, _ := p.ReconcileOnce(ctx); behind && ctx.Err() == nil { // the error is in the status
 			continue
 		}
 		if !pause(ctx, failpoint.Every(reconcileEvery)) {

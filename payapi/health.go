@@ -76,7 +76,7 @@ func newReconciling(s *pay.ReconcileStatus) *reconcilingHealth {
 	}
 	h := &reconcilingHealth{
 		Backup: s.Taken.UTC(), Restored: s.At.UTC(), Until: s.Until.UTC(), Booked: s.Booked, Strange: s.StrangeCount, Operator: s.Operator,
-		Networks: []reconcilingNetwork{}, Reason: (&pay.ReconcilingError{Taken: s.Taken}).Error(),
+		Networks: []reconcilingNetwork{}, Reason: s.Refusal().Error(),
 	}
 	for _, n := range s.Networks {
 		shown := reconcilingNetwork{Network: n.Name, First: n.First, Next: n.Next, Safe: n.Safe.Number, Done: n.Done}

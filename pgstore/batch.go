@@ -22,7 +22,12 @@ import (
 type batch struct {
 	*DB
 	// lane has operations that may join; nil: none do.
-	lane    *lane
+	lane *lane
+	// slot remembers the batch once it is answered. told has the batches that the database must know.
+	slot int
+	told []toldBatch
+	// lossy: the database may have lost commits, because the batch is part of making up for that.
+	lossy   bool
 	ops     []*op
 	results []error
 	// live lists the operations that take part: the locks of the others could not be found.
@@ -66,6 +71,9 @@ func (b *batch) transact(ctx context.Context) (err error) {
 	for range maxTries {
 		b.id, b.committing, b.visible = uuid.Must(uuid.NewV7()), false, false
 		err = b.try(ctx)
+		if tablesGone(err) {
+			err = errors.Join(b.recognize(ctx), err)
+		}
 		var refused *pgconn.PgError
 		told := errors.As(err, &refused) && !connectionLost(err)
 		_, lost := errors.AsType[*lostConnection](err)
@@ -205,6 +213,8 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	first := trip.Len()
 	trip.Queue(takeLocks, bytesFrom(b.locks))
+	b.told = b.answered.list(b.Now())
+	s.want(question{askStore, string(bytesOfIDs(b.told)), ""})
 	for _, i := range b.live {
 		b.ops[i].ask(s)
 	}
@@ -217,6 +227,9 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	if err == nil {
 		err = s.receive(answers, asked)
+	}
+	if err == nil && !b.lossy {
+		err = b.recognizes([]byte(s.storeID), s.batches, len(b.told))
 	}
 	if err = errors.Join(err, answers.Close()); err == nil && b.lane != nil {
 		err = b.gather(ctx, c, s)
@@ -374,6 +387,9 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		return err
 	}
 	failpoint.Here(failpoint.StoreCommitted)
+	if wrote {
+		b.answers(ctx, b.slot, toldBatch{id: b.id, at: b.Now(), order: b.answered.next()})
+	}
 	if wrote || !b.early { // else a crash may take new locks back
 		for _, name := range b.locks {
 			s.remember(name)

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (c *clock) offset() (ahead, bound time.Duration) {
 // all nodes at once, however far their own clocks are apart.
 func (d *DB) Now() time.Time { return d.time.now() }
 
-// look reads the database's clock, and the lowest schema that nodes must know.
+// look reads the database's clock, the lowest schema that nodes must know, and whether it is the same database.
 func (d *DB) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -94,13 +95,17 @@ func (d *DB) look(ctx context.Context) error {
 	err := d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		acquired = true
 		var base time.Time
-		var minimum []byte
+		var minimum, id []byte
+		var found int
+		list := d.answered.list(d.Now())
 		sent := d.time.local()
-		err := c.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT value FROM settings WHERE name = $1)`, settingMinimum).Scan(&base, &minimum)
+		err := c.QueryRow(ctx, `SELECT clock_timestamp(), (SELECT value FROM settings WHERE name = $2), q.id, q.n FROM `+storeNow+` q`, idsOf(list), settingMinimum).Scan(&base, &minimum, &id, &found)
 		switch {
 		case err == nil:
 			d.time.saw(sent, d.time.local(), base.Add(failpoint.Ahead()))
-			return d.sawMinimum(ctx, minimum)
+			return errors.Join(d.recognizes(id, found, len(list)), d.sawMinimum(ctx, minimum))
+		case tablesGone(err):
+			return &downError{DownReplaced}
 		case c.Conn().IsClosed():
 			return &lostConnection{err}
 		}
@@ -125,6 +130,9 @@ func (d *DB) watch(ctx context.Context) {
 		}
 		if d.outage.down() != "" { // see mend
 			continue
+		}
+		if err := d.answered.sync(); err != nil {
+			d.log.WarnContext(ctx, "store: the newest batches are not on the disk of this node", "error", err)
 		}
 		err := d.look(ctx)
 		if err != nil && ctx.Err() == nil {

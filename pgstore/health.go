@@ -34,6 +34,8 @@ var reasons = map[string]string{
 	DownStarting:    "the database is starting or shutting down",
 	DownRefused:     "the database refuses to write",
 	DownOld:         "the database wants a newer purser",
+	DownLost:        "the database has lost commits that this node had heard of",
+	DownReplaced:    "another store stands where the database was: start purser again if that is right, or bring the former one back",
 }
 
 // downError tells a caller why nothing was written. It has no address, name or password.

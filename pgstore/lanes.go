@@ -137,7 +137,7 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 		return
 	}
 	began := time.Now()
-	b := &batch{DB: d}
+	b := &batch{DB: d, slot: slices.Index(d.lanes[:], l)}
 	if !alone {
 		b.lane = l
 	}

@@ -260,6 +260,14 @@ func readers() [kinds]reader {
 			columns{b: "h.name", row: "h.counters", payload: "h.spent", more: "h.drawn", n: "coalesce(h.day, -1)"},
 			`sheets h WHERE h.name = ANY($1)`, byBytes, takeSheet,
 		},
+		askStore: {
+			columns{b: "q.id", n: "q.n"}, storeNow + ` q`,
+			func(list []question) []any { return []any{idsIn(list[0].a)} },
+			func(s *state, f *answer) error {
+				s.storeID, s.batches = string(f.b), int(f.n)
+				return nil
+			},
+		},
 		askDay: {
 			columns{a: "d.key_id", n: "d.day", row: "d.row"},
 			`(SELECT unnest($1::text[]) k, unnest($2::int[]) d) q JOIN spend_days d ON d.key_id = q.k AND d.day = q.d`, byDay, takeDay,

@@ -170,7 +170,7 @@ func scanRecord(rows pgx.Rows, kind move.Kind) (*move.Record, error) {
 // knownSetting returns a setting that moves; nil: it stays.
 func knownSetting(r *move.Record) (*move.Record, error) {
 	switch {
-	case r.A == settingID, r.A == settingMinimum, r.A == settingMove, strings.HasPrefix(r.A, settingNode):
+	case r.A == settingID, r.A == settingMinimum, r.A == settingMove, r.A == settingReconciled, strings.HasPrefix(r.A, settingNode):
 		return nil, nil
 	}
 	for _, name := range move.Settings() {

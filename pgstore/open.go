@@ -78,6 +78,8 @@ type DB struct {
 	known  memory[seen]
 	habits memory[[]string]
 	reads  *reads
+	// answered has the newest batches whose callers have their answers.
+	answered answered
 	// flush is the statement that makes all earlier commits durable. flushes: the database knows it.
 	flush   string
 	flushes atomic.Bool
@@ -95,9 +97,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
-	for n := range transactionLocks {
-		d.known.Add(transactionLock(n), seen{day: noDay})
-	}
+	d.knowTransactions()
 	for i := range d.lanes {
 		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}
 	}
@@ -131,7 +131,13 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		err = d.identify(ctx, o)
 	}
 	if err == nil {
-		err = d.look(ctx)
+		err = d.answered.open(o.Dir, d.id)
+	}
+	if err == nil {
+		if err = d.look(ctx); downClass(err) == DownLost {
+			d.fail(ctx, DownLost, err) // readFile ends it
+			err = nil
+		}
 	}
 	if err == nil {
 		err = d.readFile(ctx, o.Dir)
@@ -141,7 +147,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	if err != nil {
 		d.close()
-		return nil, errors.Join(fmt.Errorf("open store: %w", err), d.outage.file.close())
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), d.outage.file.close(), d.answered.close())
 	}
 	d.addMonths(ctx)
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -152,6 +158,13 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	go d.commit() //nolint:gosec // it outlives the opening
 	return d, nil
+}
+
+// knowTransactions remembers the locks of transactions, whose rows the schema has.
+func (d *DB) knowTransactions() {
+	for n := range transactionLocks {
+		d.known.Add(transactionLock(n), seen{day: noDay})
+	}
 }
 
 // bound makes the server end what hangs: a node that dies or stops inside a transaction keeps its locks for less
@@ -221,6 +234,7 @@ const (
 	settingDrawn       = "drawn"
 	settingExec        = "exec"
 	settingRestored    = "restored"
+	settingReconciled  = "reconciled"
 	settingRemoved     = "removed"
 )
 
@@ -292,7 +306,7 @@ func (d *DB) Close() error {
 		d.leaveNodes(context.Background())
 	}
 	d.close()
-	return d.lost()
+	return errors.Join(d.lost(), d.answered.close())
 }
 
 func (d *DB) close() {

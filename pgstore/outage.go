@@ -16,6 +16,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -62,6 +63,10 @@ type kept struct {
 	// lease. It is not in the file, because leases end by themselves.
 	owner string
 	after *pay.Payment // once it is written
+	// Row and Payload hold the payment before the outcome, as this node knows it: internal/codec. It is written again if the
+	// database has lost it.
+	Row     []byte `json:",omitempty"`
+	Payload []byte `json:",omitempty"`
 }
 
 func (o *outage) start() error {
@@ -146,8 +151,12 @@ func (d *DB) answerDown(ctx context.Context, ops []*op, class string, batch uuid
 		case len(o.queued) >= maxQueued:
 			answers[i] = fmt.Errorf("%w: too many outcomes wait for the database", pay.ErrUnavailable)
 		default:
+			k := &kept{ID: uuid.New(), Batch: batch, Outcome: out}
+			if was, known := o.held.Peek(p.ID); known && o.rows[p.ID] == nil {
+				k.Row, k.Payload = codec.EncodeRow(was), codec.EncodePayload(was)
+			}
 			o.rows[p.ID] = p
-			o.queued = append(o.queued, &kept{ID: uuid.New(), Batch: batch, Outcome: out})
+			o.queued = append(o.queued, k)
 			answers[i] = fmt.Errorf("%w: %s", pay.ErrQueued, reasons[o.class])
 		}
 	}
@@ -245,7 +254,11 @@ func (d *DB) mend(ctx context.Context) {
 func (d *DB) stillDown(err error) {
 	d.outage.mu.Lock()
 	defer d.outage.mu.Unlock()
-	if class := downClass(err); class != "" {
+	class := downClass(err)
+	if class == DownReplaced && d.outage.class != class {
+		d.log.Error("store: " + reasons[class])
+	}
+	if class != "" {
 		d.outage.becomes(class)
 	}
 }
@@ -253,6 +266,13 @@ func (d *DB) stillDown(err error) {
 // resume writes the outcomes that wait, in their order, and lets operations through again.
 func (d *DB) resume(ctx context.Context) error {
 	o := &d.outage
+	if err := d.recognize(ctx); downClass(err) == DownLost {
+		if err := d.makeUp(ctx); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
 	for {
 		o.mu.Lock()
 		list := slices.Clone(o.queued[:min(len(o.queued), maxBatch)])
@@ -320,6 +340,9 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 	look, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	list, err := d.unwritten(look, list)
+	if err == nil {
+		err = d.insertAgain(look, rowsOf(list), false)
+	}
 	if err != nil {
 		return err
 	}
@@ -330,7 +353,7 @@ func (d *DB) writeKept(ctx context.Context, list []*kept) error {
 	for _, k := range list {
 		ops = append(ops, d.opOf(ctx, k))
 	}
-	b := &batch{DB: d}
+	b := &batch{DB: d, slot: keptSlot}
 	if err := b.write(ctx, ops); err != nil {
 		_, lost := errors.AsType[*lostCommit](err)
 		if lost || downClass(err) != "" || ctx.Err() != nil || len(list) == 0 {
@@ -441,11 +464,16 @@ func (d *DB) readFile(ctx context.Context, dir string) error {
 	}
 	d.outage.file = file
 	d.tellOfOthers(ctx, dir)
-	if len(list) == 0 {
+	if len(list) > 0 {
+		d.outage.queued = list
+		d.log.WarnContext(ctx, "store: outcomes that an earlier run has kept are written first", "outcomes", len(list))
+		if d.outage.class == "" {
+			d.outage.class, d.outage.since = DownAway, d.clock()
+		}
+	}
+	if d.outage.class == "" {
 		return nil
 	}
-	d.outage.queued, d.outage.class, d.outage.since = list, DownAway, d.clock()
-	d.log.WarnContext(ctx, "store: outcomes that an earlier run has kept are written first", "outcomes", len(list))
 	if err := d.resume(ctx); err != nil {
 		d.stillDown(err)
 		d.log.ErrorContext(ctx, "store: kept outcomes cannot be written yet, new payments are refused", "error", err)

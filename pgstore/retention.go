@@ -76,7 +76,7 @@ func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.Cl
 func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
 	if restore, err := d.Restored(ctx); err != nil || restore != nil {
 		if err == nil {
-			err = &pay.ReconcilingError{Taken: restore.Taken}
+			err = restore.Refusal()
 		}
 		return done, err
 	}
@@ -164,34 +164,40 @@ func (t *tx) restored() (*pay.Restore, error) {
 // Restore begins to reconcile: an operator has put a backup in the place of the database. taken is the
 // time of the backup. Sessions and approvals end, because the backup does not know what became of them.
 func (d *DB) Restore(ctx context.Context, taken time.Time) error {
-	return d.change(ctx, []string{configuration}, func(t *tx) error {
-		r, err := settingOf[pay.Restore](t.ctx, t, settingRestored)
+	return d.change(ctx, []string{configuration}, func(t *tx) error { return t.restore(taken, false) })
+}
+
+// restore begins to reconcile what is missing since taken. lost: see [pay.Restore.Lost].
+func (t *tx) restore(taken time.Time, lost bool) error {
+	r, err := settingOf[pay.Restore](t.ctx, t, settingRestored)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r == nil:
+		r = &pay.Restore{Taken: taken, Lost: lost}
+	case taken.Before(r.Taken): // the blocks are read from an earlier one on
+		r.Taken, r.Scans = taken, nil
+	}
+	r.Again(t.d.clock())
+	if err := t.exec(`DELETE FROM sessions`); err != nil {
+		return err
+	}
+	open, err := many[pay.Approval](t.ctx, t, `SELECT row FROM approvals WHERE purchase IS NOT NULL`)
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		a = a.Restored()
+		row, err := json.Marshal(a)
 		if err != nil {
 			return err
 		}
-		if r == nil {
-			r = &pay.Restore{Taken: taken}
-		}
-		r.Again(d.clock())
-		if err := t.exec(`DELETE FROM sessions`); err != nil {
+		if err := t.exec(`UPDATE approvals SET expires = $2, row = $3 WHERE id = $1`, a.ID, nanoseconds(a.Expires), row); err != nil {
 			return err
 		}
-		open, err := many[pay.Approval](t.ctx, t, `SELECT row FROM approvals WHERE purchase IS NOT NULL`)
-		if err != nil {
-			return err
-		}
-		for _, a := range open {
-			a = a.Restored()
-			row, err := json.Marshal(a)
-			if err != nil {
-				return err
-			}
-			if err := t.exec(`UPDATE approvals SET expires = $2, row = $3 WHERE id = $1`, a.ID, nanoseconds(a.Expires), row); err != nil {
-				return err
-			}
-		}
-		return t.put(settingRestored, r)
-	})
+	}
+	return t.put(settingRestored, r)
 }
 
 // AcceptRisk records an operator's word.
@@ -209,10 +215,18 @@ func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
 	})
 }
 
-// EndReconciling lets payments begin again.
-func (d *DB) EndReconciling(ctx context.Context, _ time.Time) error {
+// EndReconciling lets payments begin again. It keeps which time was reconciled. Another node may have begun a new
+// reconciliation a moment ago, which does not end with this one.
+func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	return d.change(ctx, []string{configuration}, func(t *tx) error {
-		if _, err := t.restored(); err != nil {
+		r, err := t.restored()
+		if err != nil {
+			return err
+		}
+		if at.Sub(r.At).Abs() < pay.RestoreNoted {
+			return r.Refusal()
+		}
+		if err := t.put(settingReconciled, pay.Restore{Taken: r.Taken, At: r.At, Lost: r.Lost}); err != nil {
 			return err
 		}
 		return t.exec(`DELETE FROM settings WHERE name = $1`, settingRestored)

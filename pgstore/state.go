@@ -47,6 +47,7 @@ const (
 	askDay                       // key id, day
 	askEvent                     // id
 	askSheet                     // lock
+	askStore                     // ids of batches, 16 bytes each
 	kinds
 )
 
@@ -107,6 +108,10 @@ type state struct {
 	// wroteSettings: that of a reconciliation.
 	wroteSettings bool
 	applied       []uuid.UUID // kept outcomes
+
+	// storeID is the id of the store that the batch has found, and batches counts those that askStore has found.
+	storeID string
+	batches int
 }
 
 // keyRead holds what a decision reads of a key.

@@ -44,6 +44,8 @@ const (
 	DownStarting    = "starting"    // it starts or shuts down
 	DownRefused     = "refused"     // anything else that the database says
 	DownOld         = "old"         // the database wants a newer purser
+	DownLost        = "lost"        // it lacks what this node has written; see answered.go
+	DownReplaced    = "replaced"    // another store stands in its place
 )
 
 // meters count what the committer does.

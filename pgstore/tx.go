@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/pay"
@@ -30,6 +32,8 @@ type tx struct {
 	d       *DB
 	entries []*pay.AuditEntry
 	notes   []pay.Notice
+	// lossy: see batch.lossy.
+	lossy bool
 }
 
 func (t *tx) exec(sql string, args ...any) error {
@@ -62,7 +66,11 @@ func (d *DB) changeWithin(ctx context.Context, limit time.Duration, locks []stri
 	slices.Sort(locks)
 	locks = slices.Compact(locks)
 	for try := 1; ; try++ {
-		err := d.changeOnce(ctx, locks, run)
+		err := d.changeOnce(ctx, locks, false, run)
+		if class := downClass(err); class == DownLost || class == DownReplaced {
+			d.fail(ctx, class, err)
+			return err
+		}
 		var refused *pgconn.PgError
 		switch {
 		case err == nil:
@@ -88,18 +96,15 @@ type databaseError struct{ error }
 
 func (e *databaseError) Unwrap() error { return e.error }
 
-func (d *DB) changeOnce(ctx context.Context, locks []string, run func(t *tx) error) error {
+func (d *DB) changeOnce(ctx context.Context, locks []string, lossy bool, run func(t *tx) error) error {
 	own, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return &databaseError{err}
 	}
 	defer own.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing
-	t := &tx{Tx: own, ctx: ctx, d: d}
-	if err := t.exec(insertLocks, bytesFrom(locks)); err != nil {
-		return &databaseError{err}
-	}
-	if err := t.exec(takeLocks, bytesFrom(locks)); err != nil {
-		return &databaseError{err}
+	t := &tx{Tx: own, ctx: ctx, d: d, lossy: lossy}
+	if err := t.begin(locks); err != nil {
+		return err
 	}
 	if err := run(t); err != nil {
 		return err
@@ -108,16 +113,43 @@ func (d *DB) changeOnce(ctx context.Context, locks []string, run func(t *tx) err
 	if err := errors.Join(queueAudit(&trip, t.entries), queueNotices(&trip, t.notes)); err != nil {
 		return err
 	}
-	if trip.Len() > 0 {
-		answers := own.SendBatch(ctx, &trip)
-		if err := errors.Join(execAll(answers, trip.Len()), answers.Close()); err != nil {
-			return &databaseError{err}
-		}
+	mark := toldBatch{id: uuid.Must(uuid.NewV7()), order: d.answered.next()}
+	trip.Queue(`INSERT INTO operations (id) VALUES ($1)`, pgtype.UUID{Bytes: mark.id, Valid: true})
+	answers := own.SendBatch(ctx, &trip)
+	if err := errors.Join(execAll(answers, trip.Len()), answers.Close()); err != nil {
+		return &databaseError{err}
 	}
 	if err := own.Commit(ctx); err != nil {
 		return &databaseError{err}
 	}
+	mark.at = d.Now()
+	d.answers(ctx, changeSlot, mark)
 	return nil
+}
+
+// begin takes the locks, and looks whether it is the same database.
+func (t *tx) begin(locks []string) error {
+	list := t.d.answered.list(t.d.Now())
+	var trip pgx.Batch
+	trip.Queue(insertLocks, bytesFrom(locks))
+	trip.Queue(takeLocks, bytesFrom(locks))
+	trip.Queue(`SELECT q.id, q.n FROM `+storeNow+` q`, idsOf(list))
+	answers := t.SendBatch(t.ctx, &trip)
+	var id []byte
+	var found int
+	err := execAll(answers, 2)
+	if err == nil {
+		err = answers.QueryRow().Scan(&id, &found)
+	}
+	switch err := errors.Join(err, answers.Close()); {
+	case tablesGone(err):
+		return &downError{DownReplaced}
+	case err != nil:
+		return &databaseError{err}
+	case t.lossy || t.d.id == "": // that of a store that is moved, or told of its restore
+		return nil
+	}
+	return t.d.recognizes(id, found, len(list))
 }
 
 // querier is the pool or a transaction.

@@ -43,7 +43,7 @@ func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 		return nil
 	}
 	shown := &ReconcileStatus{
-		Pending: true, Reason: (&pay.ReconcilingError{Taken: s.Taken}).Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Until: s.Until.UTC(),
+		Pending: true, Reason: s.Refusal().Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Until: s.Until.UTC(),
 		Booked: s.Booked, Strange: s.Strange, StrangeCount: s.StrangeCount, NeedsOperator: s.Operator, Accepted: s.Accepted,
 	}
 	for _, n := range s.Networks {

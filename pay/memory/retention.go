@@ -37,7 +37,7 @@ func (s *Store) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay
 func (s *Store) RemovePayments(ctx context.Context, removal pay.Removal) (done pay.Removed, err error) {
 	err = s.do(ctx, func(r *rows) error {
 		if r.restore != nil {
-			return &pay.ReconcilingError{Taken: r.restore.Taken}
+			return r.restore.Refusal()
 		}
 		var old []*pay.Payment
 		for _, p := range r.payments.ascending(removal.After) {
