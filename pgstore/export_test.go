@@ -3,7 +3,9 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -158,3 +160,32 @@ func Bytes(list [][]byte) any { return array[[]byte](list) }
 
 // ConfigOf reads a URL as Open does.
 func ConfigOf(databaseURL string) (*pgxpool.Config, error) { return configOf(databaseURL) }
+// AgeAnswered makes the batches in the file of a folder older.
+func AgeAnswered(t testing.TB, dir string, by time.Duration) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "answered-*.mark"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	var a answered
+	store := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(paths[0]), "answered-"), ".mark")
+	err = a.open(dir, store)
+	for slot, b := range a.newest {
+		b.at = b.at.Add(-by)
+		err = errors.Join(err, a.set(slot, b))
+	}
+	if err := errors.Join(err, a.close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LoseAnswered makes a node believe that it had heard of a batch before it was opened, which the database has lost.
+func LoseAnswered(d *DB) {
+	r, err := settingOf[pay.Restore](context.Background(), d.pool, settingReconciled)
+	if err == nil {
+		err = d.answered.set(keptSlot, toldBatch{id: uuid.Must(uuid.NewV7()), at: r.At.Add(-time.Millisecond)})
+	}
+	if err != nil {
+		panic(err)
+	}
+}

@@ -13,6 +13,52 @@ import (
 // Standby starts a second server that follows the first one. Commits wait until the standby has them.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
+	other := s.AsyncStandby(t)
+	s.Exec(t, `ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
+	s.Exec(t, `SELECT pg_reload_conf()`)
+	s.until(t, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')`)
+	return other
+}
+
+// Behind stops a standby once it has all that was committed before. What is committed from now on is lost to it.
+func (s *Server) Behind(t testing.TB, standby *Server) {
+	t.Helper()
+	s.Exec(t, `SELECT pg_logical_emit_message(true, 'purser', '')`)
+	var at string
+	c, err := pgx.Connect(t.Context(), s.URL)
+	if err == nil {
+		err = c.QueryRow(t.Context(), `SELECT pg_current_wal_lsn()::text`).Scan(&at)
+		err = errors.Join(err, c.Close(t.Context()))
+	}
+	must(t, err)
+	s.until(t, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE flush_lsn >= '`+at+`')`)
+	must(t, standby.run(context.Background(), "pg_ctl", "-D", standby.data(), "-m", "fast", "-w", "-t", "60", "stop"))
+}
+
+// TakesOver ends the server, and lets a standby that was left behind take its place.
+func (s *Server) TakesOver(t testing.TB, from *Server) {
+	t.Helper()
+	from.Stop(t)
+	s.Again(t)
+	s.Promote(t)
+}
+
+// until waits for a query to answer yes.
+func (s *Server) until(t testing.TB, query string) {
+	t.Helper()
+	for yes := false; !yes; {
+		c, err := pgx.Connect(t.Context(), s.URL)
+		if err == nil {
+			err = c.QueryRow(t.Context(), query).Scan(&yes)
+			err = errors.Join(err, c.Close(t.Context()))
+		}
+		must(t, err)
+	}
+}
+
+// AsyncStandby starts a second server that follows the first one. Commits do not wait for it.
+func (s *Server) AsyncStandby(t testing.TB) *Server {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "purser-pg")
 	must(t, err)
 	other := &Server{bin: s.bin, settings: s.settings, as: s.as, dir: dir, URL: strings.Replace(s.URL, s.dir, dir, 1)}
@@ -22,16 +68,6 @@ func (s *Server) Standby(t testing.TB) *Server {
 	}
 	must(t, s.run(context.Background(), "pg_basebackup", "-d", "host="+s.dir+" user=purser application_name=standby", "-D", other.data(), "-R", "-X", "stream", "-c", "fast"))
 	must(t, other.start(context.Background()))
-	s.Exec(t, `ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
-	s.Exec(t, `SELECT pg_reload_conf()`)
-	for synchronous := false; !synchronous; {
-		c, err := pgx.Connect(t.Context(), s.URL)
-		if err == nil {
-			err = c.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')`).Scan(&synchronous)
-			err = errors.Join(err, c.Close(t.Context()))
-		}
-		must(t, err)
-	}
 	return other
 }
 
