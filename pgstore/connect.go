@@ -44,10 +44,10 @@ const (
 	connectLimit = 5 * time.Second // of one try
 )
 
-// configOf reads the URL of a database. Where neither the URL nor PGSSLMODE says how to protect the way
+// parse reads the URL of a database. Where neither the URL nor PGSSLMODE says how to protect the way
 // to another machine, the server must prove its name with a certificate (sslmode=verify-full).
 // libpq's own default would fall back to plain text, for which an attacker on the way can ask.
-func configOf(databaseURL string) (*pgxpool.Config, error) {
+func parse(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, ErrURL // the error may show a password
@@ -84,7 +84,7 @@ func isLocal(config *pgx.ConnConfig) bool {
 // Place names the database that a URL leads to, for people: host, port, database, user and schema. It
 // has no password.
 func Place(databaseURL string) (string, error) {
-	pool, err := configOf(databaseURL)
+	pool, err := parse(databaseURL)
 	if err != nil {
 		return "", err
 	}
@@ -107,18 +107,19 @@ func Place(databaseURL string) (string, error) {
 // ten times as long for one that takes connections and does not answer. Its errors tell people what to do;
 // those of this file can be told apart.
 func Connect(ctx context.Context, o Options, patience time.Duration) (*DB, error) {
-	config, err := configOf(o.URL)
+	config, err := parse(o.URL)
 	if err != nil {
 		return nil, err
 	}
+	settle(config.ConnConfig)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	began, told := time.Now(), false
 	for {
-		d, err := (*DB)(nil), tryOnce(ctx, config.ConnConfig)
+		d, err := (*DB)(nil), tryOnce(ctx, config.ConnConfig, foreign)
 		if err == nil {
-			d, err = Open(ctx, o)
+			d, err = open(ctx, o)
 		}
 		most := patience
 		if hangs(err) {
@@ -144,15 +145,18 @@ func hangs(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || downClass(err) == DownHangs
 }
 
-// tryOnce connects, and looks whose the database is.
-func tryOnce(ctx context.Context, config *pgx.ConnConfig) error {
+// tryOnce connects, and looks whether the connection keeps its session. Then it runs a further check.
+func tryOnce(ctx context.Context, config *pgx.ConnConfig, further func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
-	return errors.Join(foreign(ctx, c), c.Close(context.WithoutCancel(ctx)))
+	if err = keepsSessions(ctx, config, c); err == nil {
+		err = further(ctx, c)
+	}
+	return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 }
 
 // foreign reports tables of another program: ErrForeign. The version is read before the tables, because
@@ -216,6 +220,8 @@ func explain(err error) error {
 		return nil
 	case errors.Is(err, vault.ErrWrongMasterKey):
 		return fmt.Errorf("%w: all nodes of one database need the same one. Copy master.key of the first node here, or set PURSER_MASTER_KEY on all", err)
+	case errors.Is(err, ErrPooler):
+		return ErrPooler
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("%w: a newer purser uses it; run that one", err)
 	case unproven(err):
@@ -227,6 +233,10 @@ func explain(err error) error {
 		return err
 	}
 	switch refused.Code {
+	case "08P01":
+		if strings.Contains(refused.Message, "startup parameter") {
+			return fmt.Errorf("a pooler before the database refuses what the URL sets: %s", refused.Message)
+		}
 	case "28P01", "28000":
 		return fmt.Errorf("%w: %s", ErrRefused, refused.Message)
 	case "42501":

@@ -159,7 +159,8 @@ const TripSize = tripSize
 func Bytes(list [][]byte) any { return array[[]byte](list) }
 
 // ConfigOf reads a URL as Open does.
-func ConfigOf(databaseURL string) (*pgxpool.Config, error) { return configOf(databaseURL) }
+func ConfigOf(databaseURL string) (*pgxpool.Config, error) { return parse(databaseURL) }
+
 // AgeAnswered makes the batches in the file of a folder older.
 func AgeAnswered(t testing.TB, dir string, by time.Duration) {
 	t.Helper()
@@ -188,4 +189,32 @@ func LoseAnswered(d *DB) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// Limits reads the limits of the sessions of both pools.
+func (d *DB) Limits(ctx context.Context) (list string) {
+	for _, p := range []*pgxpool.Pool{d.pool, d.writers} {
+		var is string
+		if err := p.QueryRow(ctx, `SELECT current_setting('lock_timeout') || '/' || current_setting('idle_in_transaction_session_timeout')`).Scan(&is); err != nil {
+			is = err.Error()
+		}
+		list += is + " "
+	}
+	return list
+}
+
+// Idle takes the lock of a key in a transaction, as a node that stops there, and ends it once meanwhile has returned.
+func (d *DB) Idle(ctx context.Context, keyID string, meanwhile func()) error {
+	return d.writers.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		tx, err := c.Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, takeLocks, bytesFrom([]string{keyLock(keyID)}))
+		}
+		if err != nil {
+			return err
+		}
+		meanwhile()
+		_ = tx.Rollback(ctx) // the database has ended it
+		return nil
+	})
 }

@@ -150,10 +150,11 @@ func OpenTarget(ctx context.Context, o Options) (*Moving, error) {
 }
 
 func openMoving(ctx context.Context, o Options, prepare func(s *Moving, config *pgx.ConnConfig) error) (*Moving, error) {
-	config, err := configOf(o.URL)
+	config, err := parse(o.URL)
 	if err != nil {
 		return nil, err
 	}
+	settle(config.ConnConfig)
 	config.ConnConfig.RuntimeParams["application_name"] = nodeName + "-migrate"
 	config.MaxConns = max(config.MaxConns, 4)
 	pool, err := pgxpool.NewWithConfig(ctx, config)

@@ -93,6 +93,19 @@ var migrations embed.FS
 // Open connects to a database, migrates it if need be, and starts the committer. ErrNewer, ErrWorld,
 // vault.ErrWrongMasterKey, or an error of the database.
 func Open(ctx context.Context, o Options) (*DB, error) {
+	config, err := parse(o.URL)
+	if err == nil {
+		settle(config.ConnConfig)
+		err = tryOnce(ctx, config.ConnConfig, func(context.Context, *pgx.Conn) error { return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return open(ctx, o)
+}
+
+// open is Open of a database that was reached, and keeps sessions.
+func open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
@@ -108,7 +121,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	config, err := configOf(o.URL)
+	config, err := parse(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -116,7 +129,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	own := config.ConnConfig.Copy() // a migration may take its time
+	settle(own)
 	bound(config.ConnConfig)
+	settle(config.ConnConfig)
 	config.ConnConfig.RuntimeParams["application_name"] = nodeName
 	config.AfterConnect = durable
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
