@@ -35,6 +35,7 @@ var reasons = map[string]string{
 	DownRefused:     "the database refuses to write",
 	DownOld:         "the database wants a newer purser",
 	DownLost:        "the database has lost commits that this node had heard of",
+	DownTakeover:    "another server has taken over the database, and all nodes look first whether it lacks commits",
 	DownReplaced:    "another store stands where the database was: start purser again if that is right, or bring the former one back",
 }
 

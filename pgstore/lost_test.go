@@ -60,6 +60,13 @@ func TestAsynchronousFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.TakesOver(t, first)
+	wait(t, "the node that has lost nothing itself", func() bool {
+		begun, err := two.Begin(t.Context(), callOf(k, two.Now()))
+		if err == nil {
+			t.Fatalf("it pays %s, although the database lacks what another node has paid", begun.Payment.ID)
+		}
+		return pay.Code(err) == pay.CodeReconciling
+	})
 	if _, _, err := one.Record(context.WithoutCancel(t.Context()), settledOf(underWay)); err != nil && !errors.Is(err, pay.ErrQueued) {
 		t.Fatal(err)
 	}

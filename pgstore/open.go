@@ -80,6 +80,7 @@ type DB struct {
 	reads  *reads
 	// answered has the newest batches whose callers have their answers.
 	answered answered
+	takeover takeover
 	// flush is the statement that makes all earlier commits durable. flushes: the database knows it.
 	flush   string
 	flushes atomic.Bool
@@ -147,6 +148,9 @@ func open(ctx context.Context, o Options) (*DB, error) {
 	}
 	if err == nil {
 		err = d.answered.open(o.Dir, d.id)
+	}
+	if err == nil {
+		err = d.sees(ctx, d.pool)
 	}
 	if err == nil {
 		if err = d.look(ctx); downClass(err) == DownLost {

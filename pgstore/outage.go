@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -266,12 +267,15 @@ func (d *DB) stillDown(err error) {
 // resume writes the outcomes that wait, in their order, and lets operations through again.
 func (d *DB) resume(ctx context.Context) error {
 	o := &d.outage
-	if err := d.recognize(ctx); downClass(err) == DownLost {
+	known, wait := d.recognize(ctx), d.sees(ctx, d.pool)
+	switch {
+	case downClass(known) == DownLost:
+		d.takeover.over()
 		if err := d.makeUp(ctx); err != nil {
 			return err
 		}
-	} else if err != nil {
-		return err
+	case known != nil || wait != nil:
+		return cmp.Or(known, wait)
 	}
 	for {
 		o.mu.Lock()

@@ -45,6 +45,7 @@ const (
 	DownRefused     = "refused"     // anything else that the database says
 	DownOld         = "old"         // the database wants a newer purser
 	DownLost        = "lost"        // it lacks what this node has written; see answered.go
+	DownTakeover    = "takeover"    // another server has taken over a moment ago; see takeover.go
 	DownReplaced    = "replaced"    // another store stands in its place
 )
 

@@ -60,7 +60,7 @@ func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 		}
 		d.flushes.Store(err == nil)
 		keepBuffers(c)
-		return nil
+		return d.sees(ctx, c)
 	}
 	return config
 }
