@@ -35,7 +35,7 @@ var (
 	blockDesc       = desc("rpc_block_ahead_seconds", "How far our clock is ahead of an RPC's latest block; missing while it was not asked for two minutes.", "source")
 	stoppedDesc     = desc("clock_stopped", "1 while no new payment is made, because our clock and a source's are two minutes apart.")
 	reconcilingDesc = desc("reconciling",
-		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.")
+		"1 while payments are refused because the store was restored from a backup, or has lost commits, and is not reconciled with the chain.")
 
 	pausedDesc = desc("paused", "1 while the operator has paused all new payments (purser pause).")
 

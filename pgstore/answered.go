@@ -144,10 +144,11 @@ func (a *answered) close() error {
 	if a.file == nil {
 		return nil
 	}
-	if err := a.file.Close(); !errors.Is(err, os.ErrClosed) {
-		return err
+	err := errors.Join(a.sync(), a.file.Close())
+	if errors.Is(err, os.ErrClosed) { // it was closed before
+		return nil
 	}
-	return nil // it was closed before
+	return err
 }
 
 // answers remembers a batch before its callers have their answer.

@@ -275,3 +275,33 @@ func TestReplacedDatabase(t *testing.T) {
 		})
 	}
 }
+
+// An outcome is kept while the database is away, and the node ends. The database comes back without the payment. The next
+// start writes both, by the file of the node alone.
+func TestKeptOutcomeBringsItsPayment(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url, dir := fresh(t, server), t.TempDir()
+	d, err := pgstore.Open(t.Context(), withKey(pgstore.Options{URL: url, Dir: dir}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := keyOn(t, d)
+	lost := begin(t, d, k)
+	server.Stop(t)
+	if _, _, err := d.Record(t.Context(), settledOf(lost)); !errors.Is(err, pay.ErrQueued) {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+	run(t, url, `DELETE FROM payments`, `DELETE FROM sheets`, `DELETE FROM other_counters`, `DELETE FROM operations`)
+	d = node(t, pgstore.Options{URL: url, Dir: dir})
+	reconciles(t, d)
+	refusesNew(t, d, k)
+	paidOnce(t, d, k, lost)
+	if err := d.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -30,8 +30,8 @@ type Options struct {
 	MasterKey vault.Source
 	// World is the required world: "" for an ordinary store, pay.SandboxWorld for one of purser-sandbox.
 	World string
-	// Dir is a folder of this node, for outcomes that wait for the database. "": they wait in memory
-	// alone, and a kill meanwhile loses them.
+	// Dir is a folder of this node, for outcomes that wait for the database and for the newest batches that it has
+	// answered. "": they are in memory alone, and a kill loses them.
 	Dir string
 	// Clock is this node's own. DB.Now tells the database's time by it. Default: time.Now.
 	Clock pay.Clock

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// takeoverTime is how long a node waits with new payments after another server has taken over. If that lacks commits, the
-// node that had made them may be another one. Within this time it has seen so, and has told all: see answered.go. An idle
-// node looks every lookEvery.
+// takeoverTime bounds the wait of new payments after another server has taken over. If that lacks commits, the node that
+// had made them may be another one. Within this time it has seen so, and has told all: see answered.go. An idle node looks
+// every lookEvery.
 const takeoverTime = 5 * time.Second
 
 // takeover knows the server of the database by its timeline. Each promotion of a standby begins a new one.

@@ -170,6 +170,37 @@ func TestComposeNodes(t *testing.T) {
 	}
 }
 
+// The database of the nodes loses nothing at a failover: each commit waits for a second server, and never for none.
+func TestDatabaseIsSynchronous(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(process.Root(), "deploy/kubernetes/cloudnativepg/cluster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Spec     struct {
+			Instances  int
+			PostgreSQL struct {
+				Synchronous struct {
+					Method     string
+					Number     int
+					Durability string `yaml:"dataDurability"`
+				}
+				Parameters map[string]string
+			} `yaml:"postgresql"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	db := file.Spec.PostgreSQL
+	if file.Kind != "Cluster" || file.Metadata.Name != "purser-db" || db.Parameters["synchronous_commit"] != "on" ||
+		db.Synchronous.Method != "any" || db.Synchronous.Number < 1 || db.Synchronous.Durability != "required" || file.Spec.Instances < db.Synchronous.Number+2 {
+		t.Errorf("the cluster is %+v", file)
+	}
+}
+
 // Kubernetes knows every field of the manifests, and they hold what they promise.
 func TestManifests(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(process.Root(), "deploy/kubernetes/*.yaml"))
