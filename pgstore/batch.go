@@ -89,6 +89,7 @@ func (b *batch) transact(ctx context.Context) (err error) {
 				return &lostCommit{fmt.Errorf("the answer of a commit was lost: %w; %w", err, lookErr), b.id}
 			}
 			if done {
+				b.answer(ctx)
 				return nil
 			}
 		case told && refused.Code == uniqueViolation:
@@ -388,7 +389,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	failpoint.Here(failpoint.StoreCommitted)
 	if wrote {
-		b.answers(ctx, b.slot, toldBatch{id: b.id, at: b.Now(), order: b.answered.next()})
+		b.answer(ctx)
 	}
 	if wrote || !b.early { // else a crash may take new locks back
 		for _, name := range b.locks {
@@ -396,6 +397,11 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		}
 	}
 	return nil
+}
+
+// answer remembers the batch, whose callers hear of it now.
+func (b *batch) answer(ctx context.Context) {
+	b.answers(ctx, b.slot, toldBatch{id: b.id, at: b.Now(), order: b.answered.next()})
 }
 
 const keyPrefix = "key/"

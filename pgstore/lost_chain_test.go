@@ -109,6 +109,11 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	recovering, stop := context.WithCancel(t.Context())
+	var recovery sync.WaitGroup
+	recovery.Go(func() { payer.Recover(recovering) })
+	defer recovery.Wait()
+	defer stop()
 	b, err := books.New(books.Options{Store: d, Wallets: signer.NewLocal(d)})
 	if err != nil {
 		t.Fatal(err)
@@ -161,11 +166,6 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 	reconciles(t, d)
 	wait(t, "the payment under way", settled(2))
 
-	recovering, stop := context.WithCancel(t.Context())
-	var recovery sync.WaitGroup
-	recovery.Go(func() { payer.Recover(recovering) })
-	defer recovery.Wait()
-	defer stop()
 	for _, page := range []string{"lost", "another"} {
 		if _, err := buy(page); pay.Code(err) != pay.CodeReconciling {
 			t.Errorf("%s, while the chain has not told: %v", page, err)

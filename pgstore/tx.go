@@ -122,14 +122,14 @@ func (d *DB) changeOnce(ctx context.Context, locks []string, lossy bool, run fun
 	if err := own.Commit(ctx); err != nil {
 		return &databaseError{err}
 	}
-	mark.at = d.Now()
+	mark.at = d.clock()
 	d.answers(ctx, changeSlot, mark)
 	return nil
 }
 
 // begin takes the locks, and looks whether it is the same database.
 func (t *tx) begin(locks []string) error {
-	list := t.d.answered.list(t.d.Now())
+	list := t.d.answered.list(t.d.clock())
 	var trip pgx.Batch
 	trip.Queue(insertLocks, bytesFrom(locks))
 	trip.Queue(takeLocks, bytesFrom(locks))
