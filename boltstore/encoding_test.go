@@ -140,7 +140,7 @@ func everyStoredValue() map[string]any {
 		}},
 		"reconciling": pay.Restore{
 			Taken: second(1), Block: &block, At: second(2), Scans: map[string]pay.Scan{"base": {First: 1, Next: 2}}, Booked: 3, Strange: []string{"s"},
-			StrangeCount: 4, Accepted: &accepted,
+			StrangeCount: 4, Accepted: &accepted, Lost: true,
 		},
 	}
 }
