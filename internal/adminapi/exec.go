@@ -11,6 +11,8 @@ type Exec struct {
 	Network string  `json:"network"`
 	Proxy   string  `json:"proxy"` // the proxy's URL for programs on this machine; empty if it listens on no TCP address
 	CA      string  `json:"ca"`    // the interception root in PEM; empty when nothing is intercepted
+	// Variables names those that purser's files refer to: no program of an agent gets them.
+	Variables []string `json:"variables,omitempty"`
 }
 
 func (p *Purser) exec(r *http.Request) (any, error) {
@@ -24,6 +26,14 @@ func (p *Purser) exec(r *http.Request) (any, error) {
 	shown := p.shownWallet(r.Context(), a.Wallet)
 	return Exec{
 		Key: a.Secret, KeyID: a.Key.ID, Address: shown.Address, Balance: shown.Balance, Network: a.Wallet.Network,
-		Proxy: p.ProxyURL(), CA: string(p.Root()),
+		Proxy: p.ProxyURL(), CA: string(p.Root()), Variables: p.variables(),
 	}, nil
+}
+
+// variables names the variables that the files of this purser have and refer to.
+func (p *Purser) variables() []string {
+	if p.Variables == nil {
+		return nil
+	}
+	return p.Variables()
 }

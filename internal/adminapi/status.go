@@ -26,6 +26,7 @@ type Status struct {
 	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
 	Notices      []string            `json:"failing_notices,omitempty"`    // destinations that do not take notices, with their answers
 	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
+	Variables    []string            `json:"variables,omitempty"`          // names that purser's files have and refer to
 }
 
 // ReplacedKey is a key that was PURSER_KEY before, with what revokes it.
@@ -71,7 +72,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	health := p.Payer.Health(r.Context())
 	s := Status{
-		Version: h.Version, Process: os.Getpid(), Since: p.Since, Proxy: p.ProxyURL(), OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
+		Version: h.Version, Process: os.Getpid(), Since: p.Since, Proxy: p.ProxyURL(), OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(), Variables: p.variables(),
 		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),

@@ -50,8 +50,9 @@ func newAccessFlags(c *cobra.Command, task string) *accessFlags {
 type access struct {
 	proxy     *url.URL
 	key, task string
-	root      []byte // PEM; empty when nothing is intercepted
-	notice    string // for people
+	root      []byte   // PEM; empty when nothing is intercepted
+	notice    string   // for people
+	used      []string // names of the variables that purser and its configuration use; nil: it was not asked
 }
 
 // client returns a client of the purser that was found. The time bounds each exchange.
@@ -130,7 +131,7 @@ func (a *access) withExecKey(ctx context.Context, c *cobra.Command, env *Env) er
 			return err
 		}
 	}
-	a.key, a.root, a.notice = exec.Key, []byte(exec.CA), fundNotice(exec)
+	a.key, a.root, a.notice, a.used = exec.Key, []byte(exec.CA), fundNotice(exec), append([]string{}, exec.Variables...)
 	return nil
 }
 

@@ -23,17 +23,17 @@ func TestExecKeepsPursersVariables(t *testing.T) {
 				"CDP_WALLET_SECRET=x", "CDP_WALLET_SECRET_FILE=x", "PATH=/bin", "A=PURSER_KEY",
 			}, false, "[PATH=/bin A=PURSER_KEY]",
 		},
-		{"the program's database", []string{"DATABASE_URL=x", "PURSER_STORE=bolt"}, false, "[DATABASE_URL=x]"},
 		{
-			"purser's database",
-			[]string{"DATABASE_URL=x", "DATABASE_URL_FILE=x", "DATABASE_URLS=x", "PURSER_STORE= postgres"},
-			false,
-			"[DATABASE_URLS=x]",
+			"a database, whatever the store is", []string{
+				"DATABASE_URL=x", "DATABASE_URL_FILE=x", "PGPASSWORD=x", "PGSERVICEFILE=x", "PGHOST=x", "DATABASE_URLS=x", "PURSER_STORE=bolt",
+			}, false, "[DATABASE_URLS=x]",
 		},
+		{"the collector of spans", []string{"OTEL_EXPORTER_OTLP_HEADERS=x", "OTEL_SERVICE_NAME=x"}, false, "[OTEL_SERVICE_NAME=x]"},
+		{"what the configuration refers to", []string{"MY_RPC=x", "MY_RPC_FILE=x", "MY_RPC_2=x", "PATH=x", "LC_ALL=x"}, false, "[MY_RPC_2=x PATH=x LC_ALL=x]"},
 		{"capitals matter", []string{"purser_x=1", "Cdp_x=1"}, false, "[purser_x=1 Cdp_x=1]"},
-		{"capitals do not", []string{"Purser_Store=postgres", "cdp_x=1", "Database_Url=x", "Path=x"}, true, "[Path=x]"},
+		{"capitals do not", []string{"Purser_Store=postgres", "cdp_x=1", "Database_Url=x", "pgPassword=x", "my_rpc=x", "Path=x"}, true, "[Path=x]"},
 	} {
-		if got := fmt.Sprint(withoutOwn(c.environ, c.anyCase)); got != c.want {
+		if got := fmt.Sprint(withoutOwn(c.environ, c.anyCase, "MY_RPC", "PATH", "LC_ALL")); got != c.want {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}

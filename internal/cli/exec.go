@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/agentenv"
+	"github.com/purserpay/purser/internal/environment"
 )
 
 const execHelp = `
@@ -38,8 +43,13 @@ and a trust store, but has no option for the proxy's credentials: give it an
 Authenticator, or let purser serve local programs without a key
 (PURSER_STANDIN=loopback). A program that runs as the user who runs purser can
 reach the admin endpoint as well, and with it change its limits: let agents run
-as another user. Purser's own variables are not passed on: PURSER_…, CDP_…, and
-with PURSER_STORE=postgres DATABASE_URL.
+as another user.
+
+What purser and its configuration use is not passed on: PURSER_…, CDP_…, DATABASE_URL,
+PG…, OTEL_EXPORTER_…, all variables of purser.env, and those that the configuration
+refers to as {env.NAME} or {$NAME}. --keep-env passes one on all the same:
+
+    $ purser exec --keep-env DATABASE_URL -- python3 agent.py
 
 purser gives way to the program, so that signals and the exit status are the
 program's. It exits with 125 when it fails itself, with 126 when the program
@@ -54,26 +64,38 @@ const (
 
 func (env *Env) execCommand(c *cobra.Command) {
 	flags := newAccessFlags(c, execTask)
+	keep := c.Flags().StringArray("keep-env", nil, "a variable that the program gets although purser uses it, may be given several times")
 	c.Flags().SetInterspersed(false) // flags behind the program are the program's
 	c.Args = cobra.ArbitraryArgs
-	run(c, execFailed, func(c *cobra.Command, args []string) error { return env.becomes(c, flags, args) })
+	run(c, execFailed, func(c *cobra.Command, args []string) error { return env.becomes(c, flags, *keep, args) })
 }
 
 // becomes turns this process into a program. It returns if it cannot.
-func (env *Env) becomes(c *cobra.Command, flags *accessFlags, args []string) error {
+func (env *Env) becomes(c *cobra.Command, flags *accessFlags, keep, args []string) error {
 	if len(args) == 0 {
 		return errors.New("exec: which program? (purser exec --help)")
+	}
+	for _, name := range keep {
+		if name == "" || strings.ContainsAny(name, "= ") {
+			return fmt.Errorf("exec: --keep-env takes the name of a variable, and was given %q", name)
+		}
 	}
 	// Looked for first: what is misspelt need not wait for anything.
 	path, err := env.lookPath(args[0])
 	if err != nil {
 		return cannotRun(args[0], err)
 	}
-	e, err := env.environment(c, flags)
+	e, a, err := env.environment(c, flags)
 	if err != nil {
 		return err
 	}
-	environ := e.Apply(withoutOwn(env.inherited(), runtime.GOOS == "windows"))
+	environ := withoutOwn(env.inherited(), windows, env.used(c, a)...)
+	for _, entry := range env.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); slices.Contains(keep, name) && !slices.Contains(environ, entry) {
+			environ = append(environ, entry)
+		}
+	}
+	environ = e.Apply(environ)
 	if warning := env.oldNode(c.Context(), path, args[0], environ); warning != "" {
 		say(c, "%s", warning)
 	}
@@ -87,26 +109,50 @@ func (env *Env) becomes(c *cobra.Command, flags *accessFlags, args []string) err
 	return nil
 }
 
-// withoutOwn removes purser's own variables from an environment: an agent must not have the master
-// key, the deployment's keys, or the credentials of wallets and database. DATABASE_URL is the
-// program's own unless purser's store uses it. anyCase: the system does not tell capitals in names.
-func withoutOwn(environ []string, anyCase bool) []string {
-	split := func(entry string) (name, value string) {
-		name, value, _ = strings.Cut(entry, "=")
-		if anyCase {
-			name = strings.ToUpper(name)
-		}
-		return name, value
-	}
-	database := slices.ContainsFunc(environ, func(entry string) bool {
-		name, value := split(entry)
-		return name == "PURSER_STORE" && strings.TrimSpace(value) == "postgres"
-	})
+const windows = runtime.GOOS == "windows"
+
+// withoutOwn removes from an environment what purser uses: an agent must not have the master key, the
+// deployment's keys, or the credentials of wallets and database. used names further variables.
+// anyCase: the system does not tell capitals in names.
+func withoutOwn(environ []string, anyCase bool, used ...string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
-		name, _ := split(entry)
-		return strings.HasPrefix(name, "PURSER_") || strings.HasPrefix(name, "CDP_") ||
-			database && (name == "DATABASE_URL" || name == "DATABASE_URL_FILE")
+		name, _, _ := strings.Cut(entry, "=")
+		same := func(other string) bool {
+			return (name == other || anyCase && strings.EqualFold(name, other)) && !environment.Common(name)
+		}
+		plain := name
+		if anyCase {
+			plain = strings.ToUpper(name)
+		}
+		return environment.Withheld(plain) ||
+			slices.ContainsFunc(used, func(other string) bool { return same(other) || same(other+"_FILE") })
 	})
+}
+
+// used returns the names of the variables that files of variables and the configuration have: those
+// that the command can read, and those of the purser that answers.
+func (env *Env) used(c *cobra.Command, a access) []string {
+	names := slices.Concat(env.Layer.Named(), a.used, environment.References(env.path(initCaddyfile)))
+	for _, file := range env.named {
+		names = append(names, environment.References(filepath.Join(filepath.Dir(file), initCaddyfile))...)
+	}
+	client, err := env.adminOf(c)
+	if err != nil {
+		return names
+	}
+	if a.used == nil { // a key of the caller's own paid, so purser was not asked
+		var s adminapi.Status
+		if client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s) == nil {
+			names = append(names, s.Variables...)
+		}
+		return names
+	}
+	// A configuration may have come from no file.
+	var config json.RawMessage
+	if client.call(c.Context(), http.MethodGet, "/config/", nil, &config) == nil {
+		names = append(names, environment.ReferencesIn(string(config))...)
+	}
+	return names
 }
 
 func cannotRun(name string, err error) *Exit {
@@ -120,16 +166,15 @@ func cannotRun(name string, err error) *Exit {
 }
 
 // environment makes the environment of a program, and tells people its warnings.
-func (env *Env) environment(c *cobra.Command, flags *accessFlags) (agentenv.Environment, error) {
-	a, err := env.findAccess(c.Context(), c, flags)
-	if err != nil {
-		return agentenv.Environment{}, err
+func (env *Env) environment(c *cobra.Command, flags *accessFlags) (e agentenv.Environment, a access, err error) {
+	if a, err = env.findAccess(c.Context(), c, flags); err != nil {
+		return e, a, err
 	}
-	e, err := agentenv.New(agentenv.Options{
+	e, err = agentenv.New(agentenv.Options{
 		Proxy: a.proxy, Key: a.key, Task: a.task, Root: a.root, Environ: env.inherited(),
 	})
 	if err != nil {
-		return agentenv.Environment{}, err
+		return e, a, err
 	}
 	for _, w := range e.Warnings {
 		say(c, "%s", w)
@@ -137,7 +182,7 @@ func (env *Env) environment(c *cobra.Command, flags *accessFlags) (agentenv.Envi
 	if a.notice != "" {
 		say(c, "%s", a.notice)
 	}
-	return e, nil
+	return e, a, nil
 }
 
 func envHelp() string {
@@ -155,7 +200,27 @@ again that had a value before:
 
     $ unset ` + strings.Join(agentenv.Names(), " ") + `
 
+Programs get the other variables of the shell as well, also those that purser uses: they are named.
+'purser exec' withholds them.
+
 See 'purser exec --help' for the flags, and for what heeds these variables.`
+}
+
+// warnOfShell names the variables of the shell that programs get from it, and would not from exec. It
+// leaves out those that hold no secret.
+func (env *Env) warnOfShell(c *cobra.Command, a access) {
+	inherited := env.inherited()
+	kept := withoutOwn(inherited, windows, env.used(c, a)...)
+	var names []string
+	for _, entry := range inherited {
+		if name, value, _ := strings.Cut(entry, "="); value != "" && !slices.Contains(kept, entry) && !environment.Plain(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		say(c, "programs of this shell get variables that purser uses, which 'purser exec' withholds: %s", strings.Join(slices.Compact(names), ", "))
+	}
 }
 
 func (env *Env) envCommand(c *cobra.Command) {
@@ -167,7 +232,7 @@ func (env *Env) envCommand(c *cobra.Command) {
 		if _, err := (agentenv.Environment{}).Format(*shell); err != nil {
 			return err
 		}
-		e, err := env.environment(c, flags)
+		e, a, err := env.environment(c, flags)
 		if err != nil {
 			return err
 		}
@@ -175,6 +240,7 @@ func (env *Env) envCommand(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
+		env.warnOfShell(c, a)
 		_, err = fmt.Fprint(c.OutOrStdout(), text)
 		return err
 	})

@@ -105,6 +105,15 @@ func (env *Env) inherited() []string {
 	})
 }
 
+// Variables returns the names of the variables that the files of this process have, and that its
+// configuration refers to, sorted.
+func (env *Env) Variables() []string {
+	file, _, _ := env.Server.files()
+	names := append(env.Layer.Named(), environment.References(file)...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // unknown warns of variables that do nothing. config is the path of the configuration, which may
 // have names of its own.
 func (env *Env) unknown(config string) []string {

@@ -296,6 +296,7 @@ func (s *setup) purser(app object, environ environment) {
 	for _, name := range []string{
 		"master_key", "master_key_file", "rpc_url", "rpc_url_2", "rpc_url_file", "rpc_url_2_file", "network", "internal_secret", "internal_secret_file", "key", "key_file",
 		"oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_client_secret_file", "oidc_allow", // no attack signs in
+		"webhooks", "webhooks_file", "webhook_secret", "webhook_secret_file", "smtp_url", "smtp_url_file", "mail_from", "mail_to", // nor tells people
 	} {
 		delete(app, name)
 	}

@@ -56,7 +56,8 @@ const realConfig = `{
 			"wallets": {"module": "external", "url": "https://REAL.example"},
 			"facilitator": {"module": "http", "url": "https://REAL.example", "key": "{env.REAL}", "timeout": "3s"},
 			"max_payment": "{env.COMPANY_MAX}", "daily_budget": "5", "allow_hosts": "api.example.com", "upgrade_url": "{env.COMPANY_TOKEN}",
-			"oidc_issuer": "https://REAL.example", "oidc_client_id": "purser", "oidc_allow": "@REAL.example"
+			"oidc_issuer": "https://REAL.example", "oidc_client_id": "purser", "oidc_allow": "@REAL.example",
+			"webhooks": "{env.REAL_HOOKS}", "smtp_url_file": "/run/REAL", "mail_from": "REAL@example.com", "mail_to": "REAL@example.com"
 		}
 	}
 }`
@@ -67,7 +68,7 @@ var realEnviron = []string{
 	"PURSER_SIGNER_URL=https://REAL", "CDP_API_KEY_SECRET=REAL", "DATABASE_URL=postgres://REAL", "PURSER_PORT=1",
 	"PURSER_SOMETHING_KEY=REAL", "PURSER_OIDC_CLIENT_SECRET=REAL", "PURSER_OIDC_ALLOW=@REAL", "PURSER_UPSTREAM=https://REAL", "PURSER_BOLT_PATH=/srv/REAL",
 	"PURSER_MONTHLY_BUDGET=77", "PURSER_PUBLIC_URL=https://purser.example.com", "PURSER_UNPROTECTED=limits", "XDG_DATA_HOME=/REAL",
-	"PURSER_FACILITATOR_TIMEOUT=9s",
+	"PURSER_FACILITATOR_TIMEOUT=9s", "PURSER_WEBHOOKS=https://REAL", "PURSER_MAIL_TO=REAL@example.com", "REAL_HOOKS=https://REAL",
 }
 
 func scratchOf(t *testing.T, config string, environ []string) *setup {

@@ -70,6 +70,9 @@ func Known() []string {
 	return slices.Compact(names)
 }
 
+// Plain reports whether a variable of purser's holds neither a secret nor a name of its file.
+func Plain(name string) bool { return slices.Contains(plain, name) || slices.Contains(foreign, name) }
+
 // Unknown warns of variables with purser's prefix that do nothing: those of the process, except
 // where the text of a configuration mentions them. It also warns of those that only a process's own
 // environment can have.

@@ -21,8 +21,9 @@ type Layer struct {
 	Set    func(name, value string) error
 	Unset  func(name string) error
 
-	mu   sync.Mutex
-	said map[string]owned
+	mu    sync.Mutex
+	said  map[string]owned
+	named []string // all variables of the files, whichever value counts
 }
 
 // owned is a variable that a file rules.
@@ -77,7 +78,7 @@ func (l *Layer) Apply(files []string) (c Change, undo func(), err error) {
 			}
 		}
 	}
-	before := l.said
+	before, namedBefore := l.said, l.named
 	next, values := map[string]owned{}, map[string]*string{}
 	for name, v := range given {
 		now, set := l.Lookup(name)
@@ -109,12 +110,12 @@ func (l *Layer) Apply(files []string) (c Change, undo func(), err error) {
 		slices.SortFunc(list, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
 	}
 	back := l.put(values)
-	l.said = next
+	l.said, l.named = next, slices.Sorted(maps.Keys(given))
 	return c, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.put(back)
-		l.said = before
+		l.said, l.named = before, namedBefore
 	}, nil
 }
 
@@ -160,6 +161,13 @@ func (l *Layer) Added() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Named returns the names of the variables that the files have, whichever value counts, sorted.
+func (l *Layer) Named() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.named)
 }
 
 // UnsetEmpty unsets purser's variables that are set to nothing, as compose files do.
