@@ -109,6 +109,9 @@ func parseOption(d *caddyfile.Dispenser, into any) error {
 	if !d.AllArgs(&v) {
 		return d.ArgErr()
 	}
+	if strings.TrimSpace(v) == "" {
+		return d.Errf("%s: nothing is written behind it; leave the option out if that is meant", name)
+	}
 	if single != nil {
 		*single = v
 	} else {
@@ -122,7 +125,7 @@ func parseOption(d *caddyfile.Dispenser, into any) error {
 func parsePart[T comparable](d *caddyfile.Dispenser, empty string, into *map[string]T) error {
 	var name string
 	of := d.Val()
-	if !d.AllArgs(&name) {
+	if !d.AllArgs(&name) || name == "" {
 		return d.ArgErr()
 	}
 	if of == "plan" {

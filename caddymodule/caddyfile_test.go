@@ -419,12 +419,24 @@ func TestCaddyfileRefuses(t *testing.T) {
 	}
 }
 
-// An option whose argument vanished, because a variable in its place is empty, is not set
-// where a guest is named.
+// A guest whose name vanished is not set if the variable for it is set to nothing. Any other reference
+// was meant to name one, and another store would be an empty one.
 func TestCaddyfileGuestWithoutName(t *testing.T) {
-	t.Parallel()
-	config, err := adapt("{\n\tpurser {\n\t\tstore {$PURSER_TEST_NOTHING}\n\t\twallets \"\"\n\t}\n}\n")
-	if err != nil || !strings.Contains(string(config), `"purser":{}`) {
+	const names = "store {$PURSER_STORE:bolt}\n\t\twallets \"{$PURSER_WALLETS:local}\""
+	of := func(options string) (string, error) {
+		config, err := adapt("{\n\tpurser {\n\t\t" + options + "\n\t}\n}\n")
+		return string(config), err
+	}
+	t.Setenv("PURSER_STORE", "")
+	t.Setenv("PURSER_WALLETS", "")
+	if config, err := of(names); err != nil || !strings.Contains(config, `"purser":{}`) {
 		t.Errorf("%s, %v", config, err)
+	}
+	t.Setenv("PURSER_STORE", "postgres")
+	t.Setenv("PURSER_WALLETS", "none")
+	for _, options := range []string{"store {$PURSER_TEST_NOTHING}", "wallets \"{$PURSER_TEST_NOTHING}\"", "facilitator {$PURSER_TEST_NOTHING}", "store"} {
+		if config, err := of(options); err == nil || !strings.Contains(err.Error(), "which module?, at Caddyfile:3") {
+			t.Errorf("%s: %s, %v", options, config, err)
+		}
 	}
 }

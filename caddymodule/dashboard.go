@@ -88,9 +88,6 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 		if err := set(list.into, list.value, list.given); err != nil {
 			return err
 		}
-		if list.given != "" && *list.into == "" { // a reference that leads nowhere must not admit all identities
-			return list.errorf("%s is empty", list.given)
-		}
 	}
 	if err := session.Check(s.sessionOptions()); err != nil {
 		return fmt.Errorf("purser: %w", err)

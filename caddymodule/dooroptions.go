@@ -54,9 +54,6 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 	if d.secret, err = doorKeyOption.apiKey(o.Key, o.KeyFile); err != nil {
 		return d, err
 	}
-	if d.secret == "" && o.Key != "" { // Not the app's key instead: its money is not this door's.
-		return d, doorKeyOption.errorf("%s is empty", o.Key)
-	}
 	err = cmp.Or(
 		set(&d.task, task.value, o.Task),
 		set(&d.maxReplay, option{name: "transport purser max_replay"}.size, o.MaxReplay),
@@ -67,6 +64,15 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 		err = task.errorf("%q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", d.task)
 	}
 	return d, err
+}
+
+// resolveOptions checks the options, and replaces the references in lists.
+func (h *Transport) resolveOptions() (err error) {
+	h.door, err = h.resolve()
+	return cmp.Or(err,
+		set(&h.AllowHTTP, option{name: "transport purser allow_http"}.all, h.AllowHTTP),
+		set(&h.ChallengeHeaders, option{name: "transport purser challenge_header"}.all, h.ChallengeHeaders),
+	)
 }
 
 // payOptions are the options as package proxy takes them.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -123,14 +124,17 @@ func (o guestOption) check(name string) error {
 	return o.errorf("there is no module %q, only: %s", name, strings.Join(known, ", "))
 }
 
-// parse reads the name of a guest, with an optional block for the guest. No
-// name, as when a variable in its place is empty, is the default.
+// parse reads the name of a guest, with an optional block for the guest. No name is the default if the
+// option's own variable is set to nothing, as the shipped Caddyfile has it in that place.
 func (o guestOption) parse(d *caddyfile.Dispenser, raw *json.RawMessage) error {
 	if *raw != nil {
 		return d.Errf("%s is set twice", o.name)
 	}
 	if !d.NextArg() || d.Val() == "" {
-		return nil
+		if v, set := os.LookupEnv(o.variable); set && v == "" {
+			return nil
+		}
+		return d.Errf("%s: which module?", o.name)
 	}
 	name := d.Val()
 	if err := o.check(name); err != nil {

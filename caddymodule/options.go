@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/internal/reference"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -40,7 +40,7 @@ const (
 )
 
 // set resolves an option, such as with option.url, into a setting.
-func set[T any](into *T, resolve func(given string) (T, error), given string) (err error) {
+func set[T, G any](into *T, resolve func(given G) (T, error), given G) (err error) {
 	*into, err = resolve(given)
 	return err
 }
@@ -58,17 +58,14 @@ func (o option) errorf(format string, args ...any) error {
 	return fmt.Errorf("purser: %s: %w", o, fmt.Errorf(format, args...))
 }
 
-// given returns what the configuration or the variable says, with placeholders replaced. It is empty
-// if neither says anything.
+// given returns what the configuration says, with references replaced, else what the variable says. It
+// is empty if the variable says nothing: a reference that is written must lead to something.
 func (o option) given(configured string) (string, error) {
 	if configured == "" {
-		if o.variable == "" {
-			return "", nil
-		}
-		configured = "{env." + o.variable + "}"
+		return strings.TrimSpace(os.Getenv(o.variable)), nil
 	}
-	v, err := caddy.NewReplacer().ReplaceOrErr(configured, false, true)
-	if err != nil {
+	v, err := caddy.NewReplacer().ReplaceFunc(configured, reference.Found)
+	if err = cmp.Or(err, reference.Whole(configured, v)); err != nil {
 		return "", o.errorf("%w", err)
 	}
 	return strings.TrimSpace(v), nil
@@ -192,8 +189,7 @@ func (o option) sizeOrOff(given string) (int64, error) {
 // placeholder is a value that is nothing but one reference.
 var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
 
-// maxSecretFile bounds what is read from the file of a secret.
-const maxSecretFile = 64 << 10
+const maxSecretFile = reference.MaxSecret
 
 // isReference refuses a secret itself, which clients of GET /config/ would see.
 func (o option) isReference(given string) error {
@@ -250,21 +246,9 @@ func (o option) file() option {
 
 // read returns the contents of a secret's file. Its errors never contain any of them.
 func (o option) read(path string) (string, error) {
-	f, err := os.Open(path)
+	v, err := reference.Secret(path)
 	if err != nil {
 		return "", o.errorf("%w", err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err != nil {
-		return "", o.errorf("%w", err)
-	}
-	if len(text) > maxSecretFile {
-		return "", o.errorf("%s is too large for a secret", path)
-	}
-	v := strings.TrimSpace(string(text))
-	if v == "" {
-		return "", o.errorf("%s is empty", path)
 	}
 	return v, nil
 }
@@ -328,24 +312,11 @@ func (o option) addresses(given string) (all []x402.Address, err error) {
 	return all, nil
 }
 
-// structural are the variables that the shipped Caddyfile reads while it is parsed,
-// where Caddy takes an empty variable for a value.
-var structural = []string{
-	"PURSER_BIND", "PURSER_PORT", "PURSER_UPSTREAM_BIND", "PURSER_UPSTREAM_PORT",
-	"PURSER_METRICS_BIND", "PURSER_METRICS_PORT", "PURSER_ADMIN", "PURSER_DATA_DIR",
-}
+// structural are the variables that shape the shipped Caddyfile.
+var structural = environment.Structural
 
-// checkEnvironment refuses variables that are set to nothing and that Caddy would not
-// treat as unset: an empty bind address leaves a purser that runs and listens nowhere,
-// an empty port is port 80.
-func checkEnvironment() error {
-	for _, name := range structural {
-		if v, set := os.LookupEnv(name); set && v == "" {
-			return fmt.Errorf("purser: %s is set to nothing, which Caddy does not treat as unset: unset it or give it a value", name)
-		}
-	}
-	return nil
-}
+// checkEnvironment refuses structural variables that are set to nothing.
+func checkEnvironment() error { return environment.CheckStructural() }
 
 // UnsetEmptyVariables unsets purser's variables that are set to nothing, as compose files
 // do. A main function calls it before Caddy starts.

@@ -108,6 +108,8 @@ func (h *Proxy) Provision(ctx caddy.Context) error {
 			h.MaxPeerTunnels),
 		set(&h.requests, option{"purser_proxy max_key_requests", "PURSER_PROXY_MAX_KEY_REQUESTS", ""}.bounded,
 			h.MaxKeyRequests),
+		set(&h.AllowHTTP, option{name: "purser_proxy allow_http"}.all, h.AllowHTTP),
+		set(&h.ChallengeHeaders, option{name: "purser_proxy challenge_header"}.all, h.ChallengeHeaders),
 		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h),
 	)
 	if err == nil && h.server != nil {
@@ -137,9 +139,13 @@ func (h *Proxy) resolveAddresses() error {
 	}
 	h.resolve = map[string]netip.Addr{}
 	for name, to := range h.Resolve {
+		resolve := option{name: "purser_proxy resolve"}
+		if err := set(&to, resolve.value, to); err != nil {
+			return err
+		}
 		ip, err := netip.ParseAddr(to)
 		if err != nil {
-			return option{name: "purser_proxy resolve"}.errorf("%q is not an IP address", to)
+			return resolve.errorf("%q is not an IP address", to)
 		}
 		h.resolve[name] = ip
 	}

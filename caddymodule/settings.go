@@ -95,8 +95,10 @@ func (a *App) resolveStore(s *settings) error {
 	if s.dataDir, err = filepath.Abs(dir); err != nil {
 		return dataDirOption.errorf("%w", err)
 	}
-	// The value is checked here, its file only when the store is opened.
 	value, path, err := masterKeyOption.secretOrFile(a.MasterKey, a.MasterKeyFile)
+	if err == nil && path != "" { // the key in it is checked when the store is opened
+		_, err = masterKeyOption.file().read(path)
+	}
 	if err != nil {
 		return err
 	}

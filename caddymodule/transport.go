@@ -87,7 +87,7 @@ func (h *Transport) Provision(ctx caddy.Context) (err error) {
 	if h.HTTPTransport == nil { // null in JSON
 		h.HTTPTransport = new(reverseproxy.HTTPTransport)
 	}
-	if h.door, err = h.resolve(); err != nil {
+	if err = h.resolveOptions(); err != nil {
 		return err
 	}
 	if err := h.HTTPTransport.Provision(ctx); err != nil {

@@ -49,6 +49,9 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	if h.to, err = h.target(); err != nil || h.to == nil {
+		if err == nil && h.Transport != nil { // they are checked all the same
+			err = h.Transport.resolveOptions()
+		}
 		return err
 	}
 	if h.Transport == nil {

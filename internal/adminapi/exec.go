@@ -11,7 +11,7 @@ type Exec struct {
 	Network string  `json:"network"`
 	Proxy   string  `json:"proxy"` // the proxy's URL for programs on this machine; empty if it listens on no TCP address
 	CA      string  `json:"ca"`    // the interception root in PEM; empty when nothing is intercepted
-	// Variables names those that purser's files refer to: no program of an agent gets them.
+	// Variables names those that purser's configuration refers to: no program of an agent gets them.
 	Variables []string `json:"variables,omitempty"`
 }
 
@@ -30,7 +30,7 @@ func (p *Purser) exec(r *http.Request) (any, error) {
 	}, nil
 }
 
-// variables names the variables that the files of this purser have and refer to.
+// variables names the variables that the configuration of this purser refers to.
 func (p *Purser) variables() []string {
 	if p.Variables == nil {
 		return nil

@@ -59,7 +59,7 @@ type Purser struct {
 	DashboardURL   func() string // the dashboard's URL for people, "" if no site has one
 	DashboardLinks DashboardLinks
 	Root           func() []byte   // the interception root in PEM, nil when nothing is intercepted
-	Variables      func() []string // that the files of this purser have and refer to; may be nil
+	Variables      func() []string // that the configuration refers to; may be nil
 	Registration   func() *RegistrationStatus
 	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none

@@ -26,7 +26,7 @@ type Status struct {
 	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
 	Notices      []string            `json:"failing_notices,omitempty"`    // destinations that do not take notices, with their answers
 	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
-	Variables    []string            `json:"variables,omitempty"`          // names that purser's files have and refer to
+	Variables    []string            `json:"variables,omitempty"`          // names that the configuration refers to
 }
 
 // ReplacedKey is a key that was PURSER_KEY before, with what revokes it.

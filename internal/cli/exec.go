@@ -46,7 +46,7 @@ reach the admin endpoint as well, and with it change its limits: let agents run
 as another user.
 
 What purser and its configuration use is not passed on: PURSER_…, CDP_…, DATABASE_URL,
-PG…, OTEL_EXPORTER_…, all variables of purser.env, and those that the configuration
+PG…, OTEL_EXPORTER_…, what comes from purser.env, and what the configuration
 refers to as {env.NAME} or {$NAME}. --keep-env passes one on all the same:
 
     $ purser exec --keep-env DATABASE_URL -- python3 agent.py
@@ -132,7 +132,7 @@ func withoutOwn(environ []string, anyCase bool, used ...string) []string {
 // used returns the names of the variables that files of variables and the configuration have: those
 // that the command can read, and those of the purser that answers.
 func (env *Env) used(c *cobra.Command, a access) []string {
-	names := slices.Concat(env.Layer.Named(), a.used, environment.References(env.path(initCaddyfile)))
+	names := slices.Concat(env.Layer.Ruled(), a.used, environment.References(env.path(initCaddyfile)))
 	for _, file := range env.named {
 		names = append(names, environment.References(filepath.Join(filepath.Dir(file), initCaddyfile))...)
 	}

@@ -1,11 +1,15 @@
 package cli
 
 import (
-	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/purserpay/purser/internal/environment"
@@ -18,9 +22,9 @@ var (
 		`adapting config using \S+|parsing caddyfile tokens for '[^']+'|validation|decoding config|purser): `)
 	placeInFront = regexp.MustCompile(`^([^\s:]+:\d+)(?: - Error during parsing)?: `)
 	placeBehind  = regexp.MustCompile(`(?:,| -) at [^\s]+:\d+`)
-	optionName   = regexp.MustCompile(`^((?:[a-z0-9_*.-]+ )*[a-z0-9_]+)(?: \(([A-Z0-9_]+)\))?: `)
+	optionName   = regexp.MustCompile(`^((?:(?:[A-Za-z0-9_*.-]|:\d)+ )*[a-z0-9_]+)(?: \(([A-Z0-9_]+)\))?: `)
 	variableName = regexp.MustCompile(`\b(?:PURSER|CDP)_[A-Z0-9_]+\b`)
-	quotedValue  = regexp.MustCompile(`"([^"]+)"`)
+	quotedValue  = regexp.MustCompile(`"([^"]+)"|(\{[^{}"]+\})`)
 )
 
 // mistake rewrites an error of a configuration: it begins with what is wrong, and ends with the file
@@ -58,11 +62,11 @@ func placeOf(text, config string, layer *environment.Layer) string {
 	if m := optionName.FindStringSubmatch(text); m != nil {
 		value := ""
 		if q := quotedValue.FindStringSubmatch(text); q != nil {
-			value = q[1]
+			value = q[1] + q[2]
 		}
 		names := strings.Fields(m[1])
-		if line := optionLine(config, names[len(names)-1], value); line > 0 {
-			return fmt.Sprintf("%s:%d", config, line)
+		if place := optionPlace(config, names[len(names)-1], value); place != "" {
+			return place
 		}
 	}
 	about, _, _ := strings.Cut(text, ": ") // what follows may be advice
@@ -74,22 +78,45 @@ func placeOf(text, config string, layer *environment.Layer) string {
 	return ""
 }
 
-// optionLine returns the line of a Caddyfile that sets an option, with this value if there are
-// several; 0 if it is not clear which does.
-func optionLine(config, option, value string) int {
-	f, err := os.Open(config)
-	if err != nil {
-		return 0
+// optionPlace finds the place that sets an option, with this value if there are several: in a file of
+// the configuration or in one that it imports. It is empty if it is not clear which does.
+func optionPlace(config, option, value string) string {
+	for _, path := range environment.Files(config) {
+		shown := path
+		if path == filepath.Clean(config) {
+			shown = config
+		}
+		text, err := os.ReadFile(path) //nolint:gosec // the operator's own configuration
+		if err != nil {
+			continue
+		}
+		if member, line := optionMember(text, option, value); line > 0 {
+			return fmt.Sprintf("%s:%d (%s)", shown, line, member)
+		}
+		if line := optionLine(string(text), option, value); line > 0 {
+			return fmt.Sprintf("%s:%d", shown, line)
+		}
 	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	first, many := 0, false
-	for n := 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
+	return ""
+}
+
+// optionLine returns the line of a Caddyfile that sets an option, with this value if there are several,
+// else one that has a reference; 0 if it is not clear which does.
+func optionLine(text, option, value string) int {
+	first, many, refers, n := 0, false, 0, 0
+	for line := range strings.Lines(text) {
+		n++
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		if value != "" && value[0] == '{' && refers == 0 && strings.Contains(line, value) {
+			refers = n
+		}
 		if len(words) < 2 || words[0] != option {
 			continue
 		}
-		if value != "" && strings.Contains(lines.Text(), value) {
+		if value != "" && strings.Contains(line, value) {
 			return n
 		}
 		many = many || first > 0
@@ -97,8 +124,52 @@ func optionLine(config, option, value string) int {
 			first = n
 		}
 	}
-	if many {
+	switch {
+	case refers > 0:
+		return refers
+	case many:
 		return 0
 	}
 	return first
+}
+
+// optionMember returns the path and the line of the member of a configuration in JSON that has a value,
+// or holds it in a list; line 0: there is none.
+func optionMember(text []byte, option, value string) (path string, line int) {
+	if value == "" || !json.Valid(text) {
+		return "", 0
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	var at []string // the names and numbers that lead to what comes next
+	var walk func() bool
+	walk = func() bool {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		if word, is := token.(string); is && strings.Contains(word, value) && slices.Contains(at, option) {
+			path, line = strings.Join(at, "/"), 1+bytes.Count(text[:decoder.InputOffset()], []byte("\n"))
+			return true
+		}
+		kind, nested := token.(json.Delim)
+		if !nested {
+			return false
+		}
+		for n := 0; decoder.More(); n++ {
+			name := strconv.Itoa(n)
+			if kind == '{' {
+				key, _ := decoder.Token() // the text is valid
+				name, _ = key.(string)
+			}
+			at = append(at, name)
+			if walk() {
+				return true
+			}
+			at = at[:len(at)-1]
+		}
+		_, _ = decoder.Token() // the end
+		return false
+	}
+	walk()
+	return path, line
 }

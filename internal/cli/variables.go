@@ -105,13 +105,10 @@ func (env *Env) inherited() []string {
 	})
 }
 
-// Variables returns the names of the variables that the files of this process have, and that its
-// configuration refers to, sorted.
+// Variables returns the names of the variables that the configuration of this process refers to, sorted.
 func (env *Env) Variables() []string {
-	file, _, _ := env.Server.files()
-	names := append(env.Layer.Named(), environment.References(file)...)
-	slices.Sort(names)
-	return slices.Compact(names)
+	file, _ := env.Server.Source()
+	return environment.References(file)
 }
 
 // unknown warns of variables that do nothing. config is the path of the configuration, which may

@@ -2,12 +2,31 @@ package environment
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/purserpay/purser/x402"
 )
+
+// Structural lists the variables that the shipped Caddyfile reads while it is parsed, where Caddy takes
+// an empty variable for a value.
+var Structural = []string{
+	"PURSER_BIND", "PURSER_PORT", "PURSER_UPSTREAM_BIND", "PURSER_UPSTREAM_PORT",
+	"PURSER_METRICS_BIND", "PURSER_METRICS_PORT", "PURSER_ADMIN", "PURSER_DATA_DIR",
+}
+
+// CheckStructural refuses structural variables that are set to nothing: an empty bind address leaves a
+// purser that runs and listens nowhere, and an empty port is port 80.
+func CheckStructural() error {
+	for _, name := range Structural {
+		if v, set := os.LookupEnv(name); set && v == "" {
+			return fmt.Errorf("purser: %s is set to nothing, which Caddy does not treat as unset: unset it or give it a value", name)
+		}
+	}
+	return nil
+}
 
 // Restart says why a running purser cannot take a variable's new value; it is empty if it can.
 func Restart(name string) string { return restart[strings.TrimSuffix(name, "_FILE")] }

@@ -21,9 +21,8 @@ type Layer struct {
 	Set    func(name, value string) error
 	Unset  func(name string) error
 
-	mu    sync.Mutex
-	said  map[string]owned
-	named []string // all variables of the files, whichever value counts
+	mu   sync.Mutex
+	said map[string]owned
 }
 
 // owned is a variable that a file rules.
@@ -78,7 +77,7 @@ func (l *Layer) Apply(files []string) (c Change, undo func(), err error) {
 			}
 		}
 	}
-	before, namedBefore := l.said, l.named
+	before := l.said
 	next, values := map[string]owned{}, map[string]*string{}
 	for name, v := range given {
 		now, set := l.Lookup(name)
@@ -110,12 +109,12 @@ func (l *Layer) Apply(files []string) (c Change, undo func(), err error) {
 		slices.SortFunc(list, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
 	}
 	back := l.put(values)
-	l.said, l.named = next, slices.Sorted(maps.Keys(given))
+	l.said = next
 	return c, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.put(back)
-		l.said, l.named = before, namedBefore
+		l.said = before
 	}, nil
 }
 
@@ -163,11 +162,12 @@ func (l *Layer) Added() (names []string) {
 	return names
 }
 
-// Named returns the names of the variables that the files have, whichever value counts, sorted.
-func (l *Layer) Named() []string {
+// Ruled returns the names of the variables whose values the files have, sorted, also of those that the
+// process was started with.
+func (l *Layer) Ruled() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.named)
+	return slices.Sorted(maps.Keys(l.said))
 }
 
 // UnsetEmpty unsets purser's variables that are set to nothing, as compose files do.

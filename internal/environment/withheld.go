@@ -44,24 +44,19 @@ func ReferencesIn(text string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// maxImports bounds the files that References reads.
+// maxImports bounds the files that Files names.
 const maxImports = 256
 
-// References returns the names of the variables that a file of a configuration and the files that it
-// imports refer to, sorted. It leaves out what it cannot read.
-func References(path string) (names []string) {
-	queue, seen := []string{path}, map[string]bool{}
-	for len(queue) > 0 && len(seen) < maxImports {
-		path, queue = queue[0], queue[1:]
-		if seen[path] {
-			continue
-		}
-		seen[path] = true
+// Files returns a file of a configuration and the files that it imports, each once. It leaves out those
+// that are not there.
+func Files(config string) (files []string) {
+	for queue := []string{config}; len(queue) > 0 && len(files) < maxImports; queue = queue[1:] {
+		path := filepath.Clean(queue[0])
 		text, err := os.ReadFile(path) //nolint:gosec // the operator's own configuration
-		if err != nil {
+		if err != nil || slices.Contains(files, path) {
 			continue
 		}
-		names = append(names, ReferencesIn(string(text))...)
+		files = append(files, path)
 		for line := range strings.Lines(string(text)) {
 			words := strings.Fields(line)
 			if len(words) < 2 || words[0] != "import" {
@@ -71,8 +66,19 @@ func References(path string) (names []string) {
 			if !filepath.IsAbs(pattern) {
 				pattern = filepath.Join(filepath.Dir(path), pattern)
 			}
-			files, _ := filepath.Glob(pattern) // a snippet's name matches no file
-			queue = append(queue, files...)
+			found, _ := filepath.Glob(pattern) // a snippet's name matches no file
+			queue = append(queue, found...)
+		}
+	}
+	return files
+}
+
+// References returns the names of the variables that a file of a configuration and the files that it
+// imports refer to, sorted.
+func References(config string) (names []string) {
+	for _, path := range Files(config) {
+		if text, err := os.ReadFile(path); err == nil { //nolint:gosec // the operator's own configuration
+			names = append(names, ReferencesIn(string(text))...)
 		}
 	}
 	slices.Sort(names)
