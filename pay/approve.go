@@ -23,8 +23,8 @@ type Approving struct {
 type AllowanceOrder struct {
 	Wallet Wallet
 	Amount x402.Amount
-	// MaxFee bounds the price of a unit of gas, in wei; nil: no bound.
-	MaxFee *x402.Amount
+	// MaxFee and MaxCost bound the price, as those of Cancel.
+	MaxFee, MaxCost *x402.Amount
 }
 
 // AllowancePlan says what an order would do.
@@ -63,7 +63,7 @@ func (p *Payer) approver(ctx context.Context, o AllowanceOrder) (*broadcast, All
 	if !can {
 		return nil, nil, p.noRPC(b.network)
 	}
-	b.maxFee = o.MaxFee
+	b.bound(o.MaxFee, o.MaxCost)
 	return b, chain, nil
 }
 

@@ -69,6 +69,7 @@ type broadcast struct {
 	chain   TransactionChain
 	signer  TransactionSigning
 	maxFee  *x402.Amount // that the operator has agreed to, in wei for a unit of gas; nil: any
+	maxCost *x402.Amount // of one transaction, in wei; nil: any
 
 	fees Fees
 	next uint64                 // the nonce behind the last one that was sent
@@ -106,6 +107,28 @@ func (p *Payer) broadcaster(ctx context.Context, w Wallet) (*broadcast, error) {
 		return nil, b.unanswered(err)
 	}
 	return b, nil
+}
+
+// bound sets what the operator has agreed to. An RPC can name any tip, and the wallet pays it: if no
+// person has seen a price, the network's bound holds.
+func (b *broadcast) bound(fee, cost *x402.Amount) {
+	if fee == nil && cost == nil {
+		most := x402.NewAmount(b.network.GasBound)
+		cost = &most
+	}
+	b.maxFee, b.maxCost = fee, cost
+}
+
+// agreed checks new terms of a transaction against what the operator has agreed to: *InputError.
+func (b *broadcast) agreed(t TransactionTerms, cost x402.Amount) error {
+	switch {
+	case b.maxFee != nil && t.MaxFee.Cmp(*b.maxFee) > 0:
+		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", t.MaxFee, b.maxFee)}
+	case b.maxCost != nil && cost.Cmp(*b.maxCost) > 0:
+		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("a transaction would cost up to %s by the word of the RPC, more than the %s that it may: look at the price and agree to it, or set another bound",
+			FormatCoins(cost, b.network), FormatCoins(*b.maxCost, b.network))}
+	}
+	return nil
 }
 
 // provides checks that the provider in use has made the wallet: *InputError.
@@ -206,7 +229,7 @@ func (b *broadcast) look(ctx context.Context, t *Transaction) (hash string, mine
 // price gives a call its terms, or raises fees that do not suffice any more. It checks that the wallet
 // can pay them.
 func (b *broadcast) price(ctx context.Context, t *Transaction) error {
-	now, most := b.fees.now(), b.fees.most()
+	now, most, was := b.fees.now(), b.fees.most(), t.TransactionTerms
 	if b.maxFee != nil && now.Cmp(*b.maxFee) > 0 {
 		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", now, b.maxFee)}
 	}
@@ -235,7 +258,13 @@ func (b *broadcast) price(ctx context.Context, t *Transaction) error {
 	if err != nil {
 		return b.unanswered(err)
 	}
-	return b.affords(have, costOf(t.Gas, t.MaxFee, data))
+	cost := costOf(t.Gas, t.MaxFee, data)
+	if t.TransactionTerms != was { // the same ones were agreed to when they were kept
+		if err := b.agreed(t.TransactionTerms, cost); err != nil {
+			return err
+		}
+	}
+	return b.affords(have, cost)
 }
 
 // costOf returns what a transaction costs at most. The price of data may double.

@@ -55,8 +55,9 @@ type Cancel struct {
 	PaymentID string // "": all that may still move money
 	// Sign: the signed cancellations are handed out, and no transaction is sent.
 	Sign bool
-	// MaxFee bounds the price of a unit of gas, in wei; nil: no bound.
-	MaxFee *x402.Amount
+	// MaxFee bounds the price of a unit of gas, and MaxCost the cost of each transaction, both in wei;
+	// nil: no bound. Without both, the network's GasBound bounds the cost.
+	MaxFee, MaxCost *x402.Amount
 }
 
 // Cancellation says what became of the order for one payment.
@@ -178,7 +179,7 @@ func (p *Payer) Cancel(ctx context.Context, o Cancel) ([]Cancellation, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.maxFee = o.MaxFee
+	b.bound(o.MaxFee, o.MaxCost)
 	list, err := b.cancelAll(ctx, rows)
 	p.awaitCancellations(ctx, b, list)
 	return list, err

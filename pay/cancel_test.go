@@ -26,6 +26,7 @@ type pool struct {
 	at       sync.Mutex
 	coins    uint64          // of each account, in wei
 	base     uint64          // fee
+	tip      uint64          // that the RPC advises above 2
 	full     bool            // transactions wait
 	unheard  bool            // a transaction that was sent gets lost
 	deaf     bool            // it is taken, and the answer gets lost
@@ -56,7 +57,7 @@ func (c *pool) Fees(context.Context, x402.Network) (pay.Fees, error) {
 	if c.down {
 		return pay.Fees{}, errors.New("rpc down")
 	}
-	return pay.Fees{Base: x402.NewAmount(c.base), Tip: x402.NewAmount(2)}, nil
+	return pay.Fees{Base: x402.NewAmount(c.base), Tip: x402.NewAmount(2 + c.tip)}, nil
 }
 
 func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t pay.Transaction) (uint64, error) {

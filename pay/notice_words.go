@@ -27,16 +27,33 @@ func about(p *Payment, kind NoticeKind, at time.Time) Notice {
 // hostOf names the host of a payment in a sentence.
 func hostOf(p *Payment) string { return cmp.Or(p.Host, "an unnamed host") }
 
-// shellWord writes a word of others, such as a label, so that a command with it can be pasted into a shell.
+// shellWord writes a word of others so that a command with it can be pasted into a shell; "" if no quotes
+// make it safe. A word that begins with a hyphen would be taken for a flag. One with characters that
+// cannot be seen would be another word once a sender has taken them out, or steer the terminal.
 func shellWord(word string) string {
+	if word == "" || word[0] == '-' || Words(word) != word {
+		return ""
+	}
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:@/-", r)
 	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+	if strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// keyWord names a key in a command to paste: by its label, or by its id if the label is not safe there.
+// A label that reads like an id, or like the name of the exec key, would name another key.
+func keyWord(name, id string) string {
+	if name == "exec" || strings.Trim(strings.ToLower(name), "0123456789abcdef-…") == "" {
+		return id
+	}
+	return cmp.Or(shellWord(name), id)
+}
+
+// hostWord names a host in a command to paste.
+func hostWord(host string) string { return cmp.Or(shellWord(host), "HOST") }
 
 // budgetKinds lists the parts of a budget that people are told of, the largest first.
 var budgetKinds = []struct {
@@ -81,7 +98,7 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 	if kind == NoticeBudget100 {
 		n.Text += " Until then purser declines the payments that this budget has no room for."
 	}
-	n.Text += fmt.Sprintf(" You can raise the budget on the page of the key, or with purser limits %s.", shellWord(name))
+	n.Text += fmt.Sprintf(" You can raise the budget on the page of the key, or with purser limits %s.", keyWord(name, row.KeyID))
 	n.Figures = map[string]string{
 		"rule": u.rule, "percent": fmt.Sprint(percent), "used": Money(u.with), "limit": Money(u.most), "resets": resets.Format(time.RFC3339),
 	}
@@ -94,7 +111,7 @@ func newHostNotice(name string, row *Payment) Notice {
 	n.Once = "host/" + row.KeyID + "/" + row.Host
 	n.Title = fmt.Sprintf("Key %s pays a new host: %s", name, row.Host)
 	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know this seller, pause the key with purser keys pause %s, or forbid the host with purser limits %s --add-deny-host %s.",
-		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, shellWord(name), shellWord(name), shellWord(row.Host))
+		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID), keyWord(name, row.KeyID), hostWord(row.Host))
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
 	return n
 }
@@ -105,7 +122,7 @@ func newPayeeNotice(name string, row *Payment) Notice {
 	n.Once = payeeMark(row)
 	n.Title = fmt.Sprintf("Key %s pays %s at a new address", name, row.Host)
 	n.Text = fmt.Sprintf("%s asks key %s to pay %s to the address %s, which the key has never paid. If the seller has not announced a new address, pause the key with purser keys pause %s and ask the seller.",
-		row.Host, name, Money(row.Terms.Amount), row.Terms.PayTo, shellWord(name))
+		row.Host, name, Money(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID))
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
 	return n
 }
@@ -126,7 +143,7 @@ func priceNotice(name string, row *Payment, last x402.Amount) Notice {
 	n.Once = string(row.Price) + "/" + row.Created.UTC().Format(time.DateOnly)
 	n.Title = fmt.Sprintf("%s asks more than before", hostOf(row))
 	n.Text = fmt.Sprintf("Key %s pays %s to %s for a request that cost %s the last time. To have purser decline such jumps, use purser limits %s --price-guard %d.",
-		name, Money(row.Terms.Amount), hostOf(row), Money(last), shellWord(name), priceJump)
+		name, Money(row.Terms.Amount), hostOf(row), Money(last), keyWord(name, row.KeyID), priceJump)
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount), "last": Money(last)}
 	return n
 }
@@ -159,7 +176,7 @@ func unansweredNotice(name string, p *Payment, at time.Time) Notice {
 	n.Once = "unanswered/" + p.KeyID + "/" + p.Host + "/" + at.UTC().Format(time.DateOnly)
 	n.Title = fmt.Sprintf("%s has left %d payments in a row unanswered", hostOf(p), unansweredRun)
 	n.Text = fmt.Sprintf("Key %s has sent %d payments in a row to %s and got no full answer to any of them. The last one is %s. The seller may have taken the money all the same. If this goes on, forbid the host with purser limits %s --add-deny-host %s.",
-		name, unansweredRun, hostOf(p), Money(p.Terms.Amount), shellWord(name), shellWord(p.Host))
+		name, unansweredRun, hostOf(p), Money(p.Terms.Amount), keyWord(name, p.KeyID), hostWord(p.Host))
 	n.Figures = map[string]string{"run": fmt.Sprint(unansweredRun)}
 	return n
 }

@@ -237,12 +237,29 @@ func TestTellingNobody(t *testing.T) {
 	}
 }
 
-// Labels are the words of others: a command in a notice stays one command.
+// Labels and hosts are the words of others: a command in a notice stays one command, about the key that
+// the notice is about.
 func TestTellingCommands(t *testing.T) {
 	t.Parallel()
-	w := newTelling(t, nil)
-	w.key, _, _ = w.books.CreateKey(t.Context(), books.KeyRequest{Label: "a'b $(date)"})
-	must(w.books.CreateWallet(t.Context(), w.key, "base"))
-	w.bought("https://a.example/x", "10", true)
-	w.tells(pay.NoticeNewHost, 1, `purser keys pause 'a'\''b $(date)',`)
+	const itself = "its id"
+	for label, want := range map[string]string{
+		"a'b $(date)": `'a'\''b $(date)'`, "agent-7": "agent-7", "exec-2": "exec-2", "ünter": "'ünter'",
+		"--yes": itself, "-": itself, "-rf /": itself, // flags
+		"a\x1b[201~date\r": itself, "a\nb": itself, "a\u202eb": itself, "agent\u200b-7": itself, " a": itself, // not what is seen
+		"exec": itself, "exe\u200bc": itself, "": itself, // another key
+		"0199a1b2": itself, "0199A1B2-0000-7000-8000-000000000000": itself,
+	} {
+		w := newTelling(t, nil)
+		w.key, _, _ = w.books.CreateKey(t.Context(), books.KeyRequest{Label: label})
+		if must(w.books.CreateWallet(t.Context(), w.key, "base")); want == itself {
+			want = w.key.ID
+		}
+		w.bought("https://a.example/x", "10", true)
+		w.tells(pay.NoticeNewHost, 1, "purser keys pause "+want+", or forbid the host with purser limits "+want+" --add-deny-host a.example.")
+	}
+	for host, want := range map[string]string{"-x.example": "HOST", "a'$(id)": `'a'\''$(id)'`} {
+		w := newTelling(t, nil)
+		w.bought("https://"+host+"/x", "10", true)
+		w.tells(pay.NoticeNewHost, 1, " --add-deny-host "+want+".")
+	}
 }

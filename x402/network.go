@@ -30,7 +30,10 @@ type Network struct {
 	Coin string
 	// DataFee: beside the gas, a transaction pays for its data on Ethereum, as on each OP Stack chain.
 	DataFee bool
-	Assets  []Asset
+	// GasBound is the most that one transaction of a wallet may cost, in wei of the coin, if no person has
+	// seen its price. It is some ten times what a busy day has cost.
+	GasBound uint64
+	Assets   []Asset
 }
 
 // Tags of blocks that a network is not expected to take back.
@@ -46,7 +49,7 @@ const (
 // and "USDC" are different domains. Tests compute the domain separators anew.
 var pinned = []Network{
 	{
-		Name: "base", Title: "Base", ChainID: 8453, Default: true, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
+		Name: "base", Title: "Base", ChainID: 8453, Default: true, SafeTag: TagSafe, Coin: "ETH", DataFee: true, GasBound: 1e15,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")),
@@ -54,7 +57,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "base-sepolia", Title: "Base Sepolia", ChainID: 84532, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
+		Name: "base-sepolia", Title: "Base Sepolia", ChainID: 84532, SafeTag: TagSafe, Coin: "ETH", DataFee: true, GasBound: 1e15,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USDC", Version: "2",
 			Address:         must(ParseAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")),
@@ -62,7 +65,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "polygon", Title: "Polygon", ChainID: 137, SafeTag: TagFinalized, Coin: "POL",
+		Name: "polygon", Title: "Polygon", ChainID: 137, SafeTag: TagFinalized, Coin: "POL", GasBound: 2e18,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359")),
@@ -70,7 +73,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "arbitrum", Title: "Arbitrum One", ChainID: 42161, SafeTag: TagSafe, Coin: "ETH",
+		Name: "arbitrum", Title: "Arbitrum One", ChainID: 42161, SafeTag: TagSafe, Coin: "ETH", GasBound: 1e15,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0xaf88d065e77c8cC2239327C5EDb3A432268e5831")),
@@ -78,7 +81,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "optimism", Title: "Optimism", ChainID: 10, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
+		Name: "optimism", Title: "Optimism", ChainID: 10, SafeTag: TagSafe, Coin: "ETH", DataFee: true, GasBound: 1e15,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85")),
@@ -86,7 +89,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "ethereum", Title: "Ethereum", ChainID: 1, SafeTag: TagSafe, Coin: "ETH",
+		Name: "ethereum", Title: "Ethereum", ChainID: 1, SafeTag: TagSafe, Coin: "ETH", GasBound: 3e16,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")),
@@ -94,7 +97,7 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "avalanche", Title: "Avalanche", ChainID: 43114, SafeTag: TagFinalized, Coin: "AVAX",
+		Name: "avalanche", Title: "Avalanche", ChainID: 43114, SafeTag: TagFinalized, Coin: "AVAX", GasBound: 1e17,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E")),

@@ -15,6 +15,8 @@ type NewApproval struct {
 	Network string `json:"network,omitempty"`
 	// MaxFee bounds the price of a unit of gas, in wei.
 	MaxFee string `json:"max_fee,omitempty"`
+	// MaxCost bounds the cost of each transaction, in wei. Without both, the network's own bound holds.
+	MaxCost string `json:"max_cost,omitempty"`
 }
 
 // ApprovalPlan answers POST /purser/wallets/{id}/approve/plan: what the order would do.
@@ -61,7 +63,7 @@ func (p *Purser) approval(r *http.Request, want NewApproval) (o pay.AllowanceOrd
 	if o.Amount, err = x402.ParseAmount(want.Amount); err != nil {
 		return o, n, Errorf(http.StatusBadRequest, "amount: %w", err)
 	}
-	o.MaxFee, err = maxFee(want.MaxFee)
+	o.MaxFee, o.MaxCost, err = maxFees(want.MaxFee, want.MaxCost)
 	return o, n, err
 }
 

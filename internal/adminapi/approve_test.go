@@ -78,6 +78,8 @@ func TestApproveCommandRefuses(t *testing.T) {
 		of + "--amount 1.2345678":                                "--amount",
 		of + "--amount -1":                                       "--amount",
 		of + "--amount 1":                                        "on base for gas, and has 0 ETH: send it some ETH",
+		of + "--amount 1 --max-fee 0.0000001":                    "more than the 0.0000001 ETH that it may",
+		of + "--amount 1 --max-fee=":                             "--max-fee: ",
 		of + "--amount 1 --network polygon":                      "network: the wallet is on base",
 		"wallets approve 0199 --amount 1 --yes":                  "no wallet has the id or address",
 		"wallets approve " + r.wallet.ID + " --amount 1":         "on base for gas, and has 0 ETH: send it some ETH",

@@ -17,6 +17,8 @@ type NewCancellation struct {
 	SignOnly bool `json:"sign_only,omitempty"`
 	// MaxFee bounds the price of a unit of gas, in wei.
 	MaxFee string `json:"max_fee,omitempty"`
+	// MaxCost bounds the cost of each transaction, in wei. Without both, the network's own bound holds.
+	MaxCost string `json:"max_cost,omitempty"`
 }
 
 // CancelPlan answers POST /purser/wallets/{id}/cancel/plan: what the order would do.
@@ -91,20 +93,26 @@ func (p *Purser) cancellation(r *http.Request, want NewCancellation) (o pay.Canc
 		o.PaymentID = row.ID
 	}
 	o.Sign = want.SignOnly
-	o.MaxFee, err = maxFee(want.MaxFee)
+	o.MaxFee, o.MaxCost, err = maxFees(want.MaxFee, want.MaxCost)
 	return o, err
 }
 
-// maxFee reads a bound on the price of gas; nil: none.
-func maxFee(text string) (*x402.Amount, error) {
-	if text == "" {
-		return nil, nil
+// maxFees reads the bounds on the price of gas and on the cost of a transaction; nil: none.
+func maxFees(price, cost string) (fee, most *x402.Amount, err error) {
+	read := func(field, text string) (*x402.Amount, error) {
+		if text == "" {
+			return nil, nil
+		}
+		amount, err := x402.ParseAmount(text)
+		if err != nil {
+			return nil, Errorf(http.StatusBadRequest, "%s: %w", field, err)
+		}
+		return &amount, nil
 	}
-	fee, err := x402.ParseAmount(text)
-	if err != nil {
-		return nil, Errorf(http.StatusBadRequest, "max_fee: %w", err)
+	if fee, err = read("max_fee", price); err == nil {
+		most, err = read("max_cost", cost)
 	}
-	return &fee, nil
+	return fee, most, err
 }
 
 func (p *Purser) planCancellation(r *http.Request, want NewCancellation) (any, error) {

@@ -197,6 +197,8 @@ func TestCancelCommandWithoutGas(t *testing.T) {
 	r.fails(map[string]string{
 		"wallets cancel " + r.wallet.ID:                                                 text,
 		"wallets cancel " + r.wallet.ID + " " + p.ID + " --yes":                         "on base for gas, and has 0 ETH: send it some ETH",
+		"wallets cancel " + r.wallet.ID + " --yes --max-fee 0.0000001":                  "more than the 0.0000001 ETH that it may",
+		"wallets cancel " + r.wallet.ID + " --yes --max-fee x":                          "--max-fee: ",
 		"wallets cancel " + r.wallet.ID + " 0199 --yes":                                 "no payment has the id",
 		"wallets cancel 0199 --yes":                                                     "no wallet has the id or address",
 		"wallets cancel " + r.wallet.ID + " pk_secret --yes":                            "PAYMENT is an API key itself",
@@ -206,6 +208,8 @@ func TestCancelCommandWithoutGas(t *testing.T) {
 	r.answers(
 		request{"POST", path, `{"payment":"0199"}`, 404, "no payment has the id"},
 		request{"POST", path, `{"max_fee":"1.5"}`, 400, "max_fee"},
+		request{"POST", path, `{"max_cost":"0.1"}`, 400, "max_cost"},
+		request{"POST", path, `{"max_cost":"1"}`, 400, "by the word of the RPC, more than the 0.000000000000000001 ETH that it may"},
 		request{"POST", path, `{"fee":1}`, 400, "fee"},
 		request{"POST", path, `{}`, 409, "needs up to"},
 		request{"GET", path, "", 405, ""},

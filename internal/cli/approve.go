@@ -22,7 +22,8 @@ The amount replaces what Permit2 may move by now, and each payment takes its par
 again when it is used up. --amount 0 takes it away. It is never unlimited.
 
 It takes a transaction of the wallet, and gas: the wallet needs some ETH, or the coin of its
-network. The question says how much. cdp signs no transactions, and external does if the signer
+network. The question says how much. With --yes a transaction is refused if the RPC says that it costs
+more than some ten times what a busy day costs; --max-fee sets another bound. cdp signs no transactions, and external does if the signer
 knows eth_signTransaction.
 
     $ purser wallets approve 0199… --amount 25
@@ -39,13 +40,15 @@ func approveCommand(wallets *asking) {
 	}
 	oneOf(a.Command, "network", names...)
 	yes := a.yesFlag()
+	var most string
+	a.maxFeeFlag(&most)
 	a.jsonFlag("print JSON, with amounts in the smallest unit and costs in wei")
 	a.ValidArgsFunction = a.env.walletIDs("")
 	a.runs(func(args []string) error {
 		if err := checkID("WALLET", args[0]); err != nil {
 			return err
 		}
-		want := adminapi.NewApproval{Network: *network}
+		want := adminapi.NewApproval{Network: *network, MaxCost: most}
 		var err error
 		if want.Amount, err = bounded(*amount); err != nil {
 			return err

@@ -23,6 +23,9 @@ not send the payload of a canceled payment again. The amount stays reserved unti
 the cancellation in a safe block. Cancelling ends what is out and stops nothing new: 'purser pause'
 does.
 
+The price is the RPC's word. With --yes a transaction that costs more than some ten times what a busy
+day costs is refused; --max-fee sets another bound.
+
 If the command ends without an answer, run it again. It looks at the chain first, and sends the
 same transaction.
 
@@ -32,8 +35,25 @@ does if the signer knows eth_signTransaction. Payments through Permit2 have no s
 
     $ purser wallets authorizations 0199…
     $ purser wallets cancel 0199…
-    $ purser wallets cancel 0199… 019a… --yes --json
+    $ purser wallets cancel 0199… 019a… --yes --max-fee 0.002 --json
     $ purser wallets cancel 0199… --sign-only`
+
+// maxFeeFlag adds the flag that bounds the cost of a transaction, which is read into wei.
+func (a *asking) maxFeeFlag(into *string) {
+	most := a.Flags().String("max-fee", "", "the most that each transaction may cost, in ETH or the network's coin "+
+		"(default: what the question names, and with --yes some ten times what a busy day costs)")
+	a.checks = append(a.checks, func() error {
+		if *most == "" && !a.Flags().Changed("max-fee") {
+			return nil
+		}
+		wei, err := x402.ParseUnits(*most, coinDecimals)
+		if err != nil {
+			return fmt.Errorf("--max-fee: %w", err)
+		}
+		*into = wei.String()
+		return nil
+	})
+}
 
 // coinDecimals is the number of decimals of ether and of its like on other networks.
 const coinDecimals = 18
@@ -43,6 +63,7 @@ func cancelCommand(wallets *asking) {
 	var want adminapi.NewCancellation
 	a.Flags().BoolVar(&want.SignOnly, "sign-only", false, "print the signed cancellations and do not send them")
 	yes := a.yesFlag()
+	a.maxFeeFlag(&want.MaxCost)
 	a.jsonFlag("print JSON, with amounts in the smallest unit and costs in wei")
 	a.ValidArgsFunction = a.env.walletIDs("")
 	a.runs(func(args []string) error {
