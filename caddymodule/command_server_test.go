@@ -356,6 +356,21 @@ func TestExecKeepsTheFileToItself(t *testing.T) {
 	}
 }
 
+// A purser of another folder names what its own configuration refers to.
+func TestExecElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorkplace(t)
+	w.write(t, "more", "upgrade_url {env.MY_UPGRADE}\n")
+	w.write(t, "Caddyfile", strings.Replace(shipped(t), "store {$", "import more\n\t\tstore {$", 1))
+	w.variables(t, "MY_UPGRADE=https://u.example")
+	w.run(t)
+	c := inFolder(t, t.TempDir(), []string{asCommand + "=purser", "MY_UPGRADE=x", "PURSER_STORE=x", "MINE=x"},
+		"exec", "--admin", "unix/"+filepath.Join(w.dir, "purser-admin.sock"), "--", "sh", "-c", "echo [$MY_UPGRADE] [$PURSER_STORE] [$MINE]")
+	if o := finish(t, c); o.Status != 0 || o.Stdout != "[] [] [x]\n" {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestVersionIsPursers(t *testing.T) {
 	t.Parallel()
 	w := &workplace{dir: t.TempDir()}

@@ -140,7 +140,7 @@ func (h *Proxy) resolveAddresses() error {
 	h.resolve = map[string]netip.Addr{}
 	for name, to := range h.Resolve {
 		resolve := option{name: "purser_proxy resolve"}
-		if err := set(&to, resolve.value, to); err != nil {
+		if err := cmp.Or(set(&name, resolve.value, name), set(&to, resolve.value, to)); err != nil {
 			return err
 		}
 		ip, err := netip.ParseAddr(to)
@@ -259,7 +259,7 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseModule(d, h, map[string]func() error{"resolve": func() error {
 		var host, ip string
-		if !d.AllArgs(&host, &ip) {
+		if !d.AllArgs(&host, &ip) || strings.TrimSpace(host) == "" || strings.TrimSpace(ip) == "" {
 			return d.ArgErr()
 		}
 		if h.Resolve == nil {
