@@ -98,9 +98,32 @@ func (v beginView) Paid(keyID, host string) (bool, error) {
 	return bytes.HasPrefix(k, prefix), nil
 }
 
-func (v beginView) Noticed(mark string, at time.Time) (bool, error) {
-	m, err := markIn(v.tx, mark)
-	return m.Until.After(at), err
+func (v beginView) Mark(name string) (pay.NoticeMark, error) { return markIn(v.tx, name) }
+
+// Mark finds a mark.
+func (d *DB) Mark(ctx context.Context, name string) (m pay.NoticeMark, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		m, err = markIn(tx, name)
+		return err
+	})
+	return m, err
+}
+
+// SetMarks replaces marks.
+func (d *DB) SetMarks(ctx context.Context, _ string, marks map[string]pay.NoticeMark, now time.Time) error {
+	return d.do(ctx, &op{run: func(b *batch) (err error) {
+		for name, m := range marks {
+			if m.Until.IsZero() {
+				err = noticeBook{b}.dropMark(name)
+			} else {
+				err = noticeBook{b}.SetMark(name, m, now)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
 }
 
 // AddNotices writes notices.

@@ -185,6 +185,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return t.books.Key(ctx, h.keyID) }
 		x.call.Ask(req.Header)
 		x.call.URL = func() string { return asked(req.Context(), from) }
+		x.call.Client = x.call.URL
 	}
 	vars[h.name] = x
 	return x

@@ -257,7 +257,7 @@ func adviceOn(d pay.Declined, keyName string) (text, path string) {
 		return "Send USDC to the wallet" + of, "/dashboard/wallets"
 	case "quota":
 		return "Choose a larger plan", "/dashboard/settings"
-	case "unanswered", "seller-failing", "payment-open", "paid-not-delivered":
+	case "unanswered", "redirected", "seller-failing", "payment-open", "paid-not-delivered":
 		return "Look at the payments to this host", filter{Host: d.Host, KeyID: d.KeyID}.on(paymentsPath, "")
 	}
 	return "", ""

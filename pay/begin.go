@@ -18,6 +18,9 @@ type Begin struct {
 	Judgement
 	Proposal
 
+	// Redirects places the call among the redirects of paid answers; nil: it cannot be on their way.
+	Redirects *Redirects
+
 	// Dry: nothing is journaled. What would be is Quoted.
 	Dry bool
 
@@ -164,8 +167,8 @@ type BeginView interface {
 	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
 	// Paid reports whether the key has paid a host: there is a spend event.
 	Paid(keyID, host string) (bool, error)
-	// Noticed reports whether a mark of notices is known at a time: see [WriteNotices].
-	Noticed(mark string, at time.Time) (bool, error)
+	// Mark finds a mark; zero: it is not known. One whose time has passed may be returned.
+	Mark(name string) (NoticeMark, error)
 
 	// Attempts returns the highest [Payment.Attempt] that payments under an idempotency key have,
 	// retired and removed ones as well; 0: none.
@@ -248,6 +251,9 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 	if err := b.running(v); err != nil {
 		return j, err
 	}
+	if err := b.redirected(v); err != nil {
+		return j, err
+	}
 	if err := check(v, b.Place); err != nil {
 		return j, err
 	}
@@ -304,7 +310,7 @@ func (b *Begin) tell(v BeginView, list *[]Notice) error {
 func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 	row := b.New
 	payee, payees := payeeMark(row), payeesMark(row)
-	known, err := v.Noticed(payees, row.Created)
+	known, err := noticed(v, payees, row.Created)
 	if err != nil {
 		return err
 	}
@@ -315,7 +321,7 @@ func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 		}
 	}
 	if known {
-		if old, err := v.Noticed(payee, row.Created); err != nil || old {
+		if old, err := noticed(v, payee, row.Created); err != nil || old {
 			return err
 		}
 	}
@@ -331,6 +337,12 @@ func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 	n.Marks = []string{payee, payees}
 	*list = append(*list, n)
 	return nil
+}
+
+// noticed reports whether a mark of notices is known at a time: see [WriteNotices].
+func noticed(v BeginView, mark string, at time.Time) (bool, error) {
+	m, err := v.Mark(mark)
+	return m.Until.After(at), err
 }
 
 // write completes the proposed row with what it reserves, its nonce and its lease.

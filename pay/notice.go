@@ -128,6 +128,10 @@ var ErrDeliveryChanged = errors.New("the destination of notices has changed mean
 type Outbox interface {
 	// AddNotices writes notices by [WriteNotices].
 	AddNotices(ctx context.Context, list []Notice) error
+	// Mark is [NoticeBook.Mark].
+	Mark(ctx context.Context, name string) (NoticeMark, error)
+	// SetMarks replaces marks that calls of a key read. One without an Until is forgotten.
+	SetMarks(ctx context.Context, keyID string, marks map[string]NoticeMark, now time.Time) error
 	// ForgetNotice forgets a Once, so that the next notice with it is told. It need not be known.
 	ForgetNotice(ctx context.Context, once string) error
 	// Notices lists notices, newest first; the last NoticesKept are kept.

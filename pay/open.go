@@ -37,6 +37,9 @@ type Request struct {
 	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
 	OnlyRepeat bool
 
+	// Redirects places the request among the redirects of paid answers; nil on REST.
+	Redirects *Redirects
+
 	// Approved is the approval that the call has waited for: see [Payer.AwaitApproval]. A new payment has
 	// exactly its terms; any other one needs an approval of its own.
 	Approved *Approval

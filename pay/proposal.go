@@ -14,7 +14,7 @@ import (
 // propose builds the journal operation for a call: its identity, the judgement and the proposed
 // row. What the choice holds of the facilitator is to be given back after an error too.
 func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
-	b := &Begin{Owner: p.owner}
+	b := &Begin{Owner: p.owner, Redirects: r.Redirects}
 	if r.Again != "" {
 		b.CallIdentity = p.callIdentity(r, Terms{})
 		return b, choice{}, nil

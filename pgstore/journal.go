@@ -45,6 +45,9 @@ func (d *DB) expect(s *state, b *pay.Begin) {
 			s.want(question{askCounter, string(moved), ""})
 		}
 	}
+	for _, name := range b.Redirects.Marks() {
+		s.want(question{askMark, name, ""})
+	}
 	if p := b.New; p != nil {
 		if b.MaxUnanswered > 0 {
 			s.want(ofKey(askHost, b.KeyID, hashed(p.Host)))

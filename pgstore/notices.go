@@ -54,6 +54,36 @@ func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
 	return d.change(ctx, locks, func(t *tx) error { return t.tell(list) })
 }
 
+// Mark finds a mark.
+func (d *DB) Mark(ctx context.Context, name string) (m pay.NoticeMark, err error) {
+	err = d.each(ctx, func(r pgx.Rows) error {
+		var count, until int64
+		if err := r.Scan(&count, &until); err != nil {
+			return err
+		}
+		m = markOf(count, until)
+		return nil
+	}, `SELECT count, until FROM notice_marks WHERE name = $1`, []byte(name))
+	return m, err
+}
+
+// SetMarks replaces marks.
+func (d *DB) SetMarks(ctx context.Context, keyID string, marks map[string]pay.NoticeMark, now time.Time) error {
+	return d.change(ctx, []string{keyLock(keyID)}, func(t *tx) (err error) {
+		for name, m := range marks {
+			if m.Until.IsZero() {
+				err = t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(name))
+			} else {
+				err = txBook{t}.SetMark(name, m, now)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // ForgetNotice forgets a Once.
 func (d *DB) ForgetNotice(ctx context.Context, once string) error {
 	return d.change(ctx, nil, func(t *tx) error { return t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(once)) })

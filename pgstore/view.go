@@ -161,9 +161,9 @@ func (v view) Paid(keyID, host string) (bool, error) {
 	return v.paid[q], err
 }
 
-func (v view) Noticed(mark string, at time.Time) (bool, error) {
-	_, err := v.ask(askMark, mark, "")
-	return v.marks[mark].Until.After(at), err
+func (v view) Mark(name string) (pay.NoticeMark, error) {
+	_, err := v.ask(askMark, name, "")
+	return v.marks[name], err
 }
 
 func (v view) Attempts(keyID, idempotencyKey string) (uint64, error) {

@@ -72,18 +72,23 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	if word := pay.ReasonIn(p.SellerSaid); word != "" {
 		told += ". The seller said: " + pay.QuoteWords(word)
 	}
+	t.takeChallenge(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told))
 	h := resp.Header
-	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
-		h.Del(name)
-	}
-	_ = resp.Body.Close()
-	setBody(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid})
-	mark(req, h, reason, printable(told), printable(told))
 	label(h, p)
-	neverStored(h)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		h.Set("Retry-After", "5") // the same payload can be sent again
 	}
+}
+
+// takeChallenge puts words of purser's in the place of a seller's challenge. told is for headers.
+func (t *Transport) takeChallenge(req *http.Request, resp *http.Response, p problem, told string) {
+	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
+		resp.Header.Del(name)
+	}
+	_ = resp.Body.Close()
+	setBody(req, resp, p)
+	mark(req, resp.Header, p.Reason, told, told)
+	neverStored(resp.Header)
 }
 
 // hand makes an answer to a payload the client's.

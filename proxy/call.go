@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
@@ -35,6 +36,9 @@ type Call struct {
 	// it. A door that may send the same request to several upstreams must set it, or a repeat that
 	// goes to another one is a new payment. Nil or "": the URL that is sent first.
 	URL func() string
+	// Client returns the client's absolute URL, from which it resolves the redirects of answers. Nil: the
+	// URL that is sent.
+	Client func() string
 
 	maxInvalid bool // MaxAmount could not be read
 
@@ -42,6 +46,8 @@ type Call struct {
 	caller   context.Context
 	memo     *memo
 	finished bool
+	arrived  time.Time     // when its request was first sent on
+	led      way           // the way of redirects that has led to it
 	signedIn bool          // see Transport.signIn
 	approved *pay.Approval // that the call has waited for
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
@@ -59,9 +65,10 @@ type memo struct {
 	method    string
 	uri       string // path and query: what the payload buys
 	body      content
-	http1     bool         // the challenge came over HTTP/1
-	host      string       // from here
-	repeats   bool         // the payment is an earlier call's
+	http1     bool   // the challenge came over HTTP/1
+	host      string // from here
+	repeats   bool   // the payment is an earlier call's
+	placed    *pay.Redirects
 	earlier   *pay.Payment // as this call found it; nil for a new one
 }
 

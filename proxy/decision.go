@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -13,14 +12,13 @@ import (
 )
 
 // decision says what one send of a payload has brought: decide reads the answer, and recordAnswer
-// completes the decision with the payment. The payment's record, the seller's breaker, redirects, the
+// completes the decision with the payment. The payment's record, the seller's breaker, the
 // client's answer and the metrics all follow it.
 type decision struct {
-	status   int        // of the answer; 0 without one
-	left     bool       // the payload may have reached the seller
-	misled   bool       // every connection led to an address that may not be paid
-	seller   sellerWord // grades the seller
-	redirect *url.URL   // what the answer leads to; nil: nowhere
+	status int        // of the answer; 0 without one
+	left   bool       // the payload may have reached the seller
+	misled bool       // every connection led to an address that may not be paid
+	seller sellerWord // grades the seller
 
 	notes   []string // for the payment's story
 	refused bool     // the answer is another 402
@@ -51,7 +49,7 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 		}
 		return d
 	}
-	d := decision{status: resp.StatusCode, left: true, redirect: leadsTo(req, resp)}
+	d := decision{status: resp.StatusCode, left: true}
 	_, has, err := x402.ReceiptFromHeader(resp.Header)
 	if has && err != nil {
 		d.notes = append(d.notes, "receipt not readable: "+err.Error())

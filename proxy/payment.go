@@ -41,12 +41,15 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		}
 		defer leave()
 	}
+	if again == "" {
+		m.placed = t.redirects.place(req, call)
+	}
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
 	want := pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
 		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
-		Approved: call.approved,
+		Approved: call.approved, Redirects: m.placed,
 	}
 	if call.Dry {
 		giveBack()
@@ -68,6 +71,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		m.earlier = a.Payment()
 		giveBack()
 	}
+	t.redirects.buys(call.Key.ID, m.placed)
 	m.attempt, m.ended = a, false
 	call.memo = m
 	return nil

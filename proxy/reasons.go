@@ -37,7 +37,7 @@ const HeaderDryRun = "Purser-Dry-Run"
 
 // Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
 // policies are reasons as well, by their own names: "paused", "per-payment", "daily-budget",
-// "doors", "validity", "unanswered", "approval-needed", "approval-denied", …
+// "doors", "validity", "unanswered", "redirected", "approval-needed", "approval-denied", …
 //
 // With the first group the 402 is the seller's, with its challenge: nothing of ours went to it.
 // internal/declines tells people of each.

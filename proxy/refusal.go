@@ -48,6 +48,9 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		t.withholdChallenge(req, resp, held, reason, text)
 		return resp, ResultDeclined, nil
 	}
+	if reason == pay.RuleRedirected {
+		return t.declineOnWay(req, resp, err)
+	}
 	return t.decline(req, resp, reason, err)
 }
 
@@ -96,13 +99,27 @@ func unavailable(reason string, err error) string {
 	return ""
 }
 
-// declineRedirected hands on a 402 that the answer to a payment has led to, unpaid and without a
-// challenge.
-func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.Response, paymentID string) (*http.Response, string, error) {
-	p, err := t.payer.Payment(req.Context(), call.Key, paymentID)
+// declineRedirected hands on a 402 to which the answer to a payment of this process has led, unpaid and
+// without a challenge.
+func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.Response) (*http.Response, string, error) {
+	p, err := t.payer.Payment(req.Context(), call.Key, call.led.paymentID)
 	if err != nil {
 		return t.refuse(req, resp, err)
 	}
-	t.withhold(req, resp, p, nil, "402 where the answer to a payment led")
+	reason := afterSend(p)
+	t.tellDeclined(req, reason, pay.RedirectedHere, nil, p)
+	t.log.WarnContext(req.Context(), "402 where the answer to a payment led", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+	t.withholdChallenge(req, resp, p, reason, pay.RedirectedHere)
+	return resp, ResultDeclined, nil
+}
+
+// declineOnWay hands on a 402 to which the answer to a payment may have led, without a challenge: a client
+// that pays by itself would pay it.
+func (t *Transport) declineOnWay(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
+	why := t.explain(pay.RuleRedirected, err)
+	why.Detail = printable(why.Detail)
+	t.tellDeclined(req, why.Reason, why.Detail, pay.PriceOf(err), nil)
+	t.logDeclined(req, why, err)
+	t.takeChallenge(req, resp, problem{Error: notPaid + why.Detail, Reason: why.Reason, Detail: why.Detail}, why.Detail)
 	return resp, ResultDeclined, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	"github.com/purserpay/purser/internal/failpoint"
 )
@@ -30,6 +31,8 @@ type watched struct {
 	resp    *http.Response
 	onClose func()
 	ended   func(error) // hears how the body ended; may be nil
+	over    func(complete bool)
+	once    sync.Once // over was called
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -42,11 +45,21 @@ func (b *watched) Read(p []byte) (int, error) {
 		b.ended = nil
 		ended(err)
 	}
+	if err != nil {
+		b.end(err == io.EOF)
+	}
 	return n, err
+}
+
+func (b *watched) end(complete bool) {
+	if b.over != nil {
+		b.once.Do(func() { b.over(complete) })
+	}
 }
 
 func (b *watched) Close() error {
 	err := b.ReadCloser.Close()
+	b.end(false)
 	if b.onClose != nil {
 		b.onClose()
 	}
@@ -63,6 +76,15 @@ func onClose(resp *http.Response, f func()) {
 	default:
 		resp.Body = &watched{ReadCloser: body, resp: resp, onClose: f}
 	}
+}
+
+// onEnd calls f once the response's body was read to its end, or else closed. Without one it calls f at once.
+func onEnd(resp *http.Response, f func(complete bool)) {
+	if body, ok := resp.Body.(*watched); ok {
+		body.over = f
+		return
+	}
+	f(true)
 }
 
 // switched is a connection that speaks another protocol now.

@@ -67,7 +67,9 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	if err != nil {
 		return nil, d.result, t.lost(req, m, err)
 	}
-	t.redirects.remember(call.Key.ID, d.redirect, m.attempt.Payment().ID)
+	if !d.refused && leads(resp) {
+		t.redirects.lead(req, call, resp, m.attempt.Payment().ID, m.placed.Payments+1)
+	}
 	return t.hand(req, m, resp, &d), d.result, nil
 }
 

@@ -132,6 +132,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 // sendUnpaid sends a request without a payment. If the answer is a challenge that can be paid, it
 // opens the payment and has the request sent with it.
 func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, string, error) {
+	t.redirects.arrive(req, call)
 	body, err := call.content(req, t.spool)
 	if err != nil {
 		return nil, ResultFailed, err
@@ -146,13 +147,9 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 
 // payAnswer pays for the answer to an unpaid request, if that is a challenge.
 func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, bodiless bool) (*http.Response, string, error) {
-	led := t.redirects.to(call.Key.ID, req.URL)
 	if resp.StatusCode != http.StatusPaymentRequired {
 		call.giveUp(resp)
-		if led != "" {
-			t.redirects.arrived(call.Key.ID, req.URL)
-			t.redirects.remember(call.Key.ID, leadsTo(req, resp), led)
-		}
+		t.redirects.answered(req, call, resp)
 		return resp, ResultPassed, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
@@ -162,8 +159,8 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	if !found {
 		return t.declineForeign(req, resp)
 	}
-	if led != "" {
-		return t.declineRedirected(req, call, resp, led)
+	if call.led.paymentID != "" {
+		return t.declineRedirected(req, call, resp)
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
 		return t.decline(req, resp, DeclinedPlainHTTP, nil)
@@ -182,6 +179,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 			closeBody(resp)
 			if resp = signed; resp.StatusCode != http.StatusPaymentRequired {
 				call.giveUp(resp)
+				t.redirects.answered(req, call, resp)
 				return resp, ResultSignedIn, nil
 			}
 			if challenge, found, problem = readChallenge(resp, t.extra); !found {

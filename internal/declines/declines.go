@@ -107,6 +107,10 @@ func All() []Reason {
 			"repeat those requests, or wait until they expire; look at the seller",
 		},
 		{
+			"redirected", Policy, "a paid answer of this site was a redirect less than a minute ago, and this may be where it led",
+			"send an `Idempotency-Key` (or `Purser-Again: new`) to buy this as well, or ask again a minute later; look at the seller",
+		},
+		{
 			"validity", Policy, "the seller's requirement is valid for less than 10 seconds",
 			"the seller has to allow more",
 		},

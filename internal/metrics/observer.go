@@ -63,7 +63,7 @@ func (o Observer) Began(p *pay.Payment) {
 // rules are the labels of refusals; a rule that is not listed counts as "other", so that
 // their number stays bounded.
 var rules = map[string]bool{
-	"quota": true, "failures": true, "questions": true, "amount": true, "challenge-too-large": true, "doors": true, "validity": true, "unanswered": true, "hosts": true, "payees": true, "price-guard": true,
+	"quota": true, "failures": true, "questions": true, "amount": true, "challenge-too-large": true, "doors": true, "validity": true, "unanswered": true, "redirected": true, "hosts": true, "payees": true, "price-guard": true,
 	"per-payment": true, "daily-budget": true, "monthly-budget": true, "per-minute": true,
 	"host-per-payment": true, "host-daily-budget": true, "host-monthly-budget": true,
 	"task-per-payment": true, "task-daily-budget": true, "task-monthly-budget": true,

@@ -43,8 +43,26 @@ func (v view) Paid(keyID, host string) (bool, error) {
 	return false, nil
 }
 
-func (v view) Noticed(mark string, at time.Time) (bool, error) {
-	return v.marks[mark].Until.After(at), nil
+func (v view) Mark(name string) (pay.NoticeMark, error) { return v.marks[name], nil }
+
+// Mark finds a mark.
+func (s *Store) Mark(ctx context.Context, name string) (pay.NoticeMark, error) {
+	return read(ctx, s, func(r *rows) (pay.NoticeMark, error) { return r.marks[name], nil })
+}
+
+// SetMarks replaces marks.
+func (s *Store) SetMarks(ctx context.Context, _ string, marks map[string]pay.NoticeMark, now time.Time) error {
+	return s.do(ctx, func(r *rows) error {
+		for name, m := range marks {
+			if delete(r.marks, name); m.Until.IsZero() {
+				continue
+			}
+			if err := (noticeBook{r}).SetMark(name, m, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // AddNotices writes notices.

@@ -43,7 +43,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Failures": failureTests, "Repeats": repeatTests,
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
-		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests,
+		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests, "Redirects": redirectTests,
 		"Approvals": approvalTests,
 	} {
 		runAll(t, name, tests, fresh)
