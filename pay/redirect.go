@@ -23,9 +23,10 @@ const (
 // Redirects places a request among the redirects of paid answers: see docs/design.md §3. The store
 // keeps a mark of each place that they lead to, so that other nodes and the next configuration know it.
 type Redirects struct {
-	// Target and Site name the marks of the request's URL and of the paid site.
-	Target, Site string
-	Arrived      time.Time
+	// Target names the mark of the URL that the client asked for, Site that of the paid site, and
+	// Anywhere that of all sites.
+	Target, Site, Anywhere string
+	Arrived                time.Time
 	// Follows: a client's library may have made the request by itself, because it followed a redirect.
 	Follows bool
 	// Known: the client asked for a purchase of its own, or its key has bought at this URL before.
@@ -33,18 +34,25 @@ type Redirects struct {
 	// Own returns the mark that this process has made under a name, and when; zero: none.
 	Own func(mark string) (m NoticeMark, made time.Time)
 
-	// Payments counts those that were made on the request's way before. Decide finds it.
-	Payments uint64
+	// AtSite and Everywhere count the payments that were made on the request's way before. Decide finds
+	// them.
+	AtSite, Everywhere uint64
 }
 
 // RedirectTarget names the mark of a URL that the answer to a key's payment leads to.
 func RedirectTarget(keyID, where string) string { return redirectMark("target", keyID, where) }
 
-// RedirectSite names the mark of a site between which and its clients redirects of paid answers lead.
-func RedirectSite(keyID, site string) string { return redirectMark("site", keyID, site) }
+// RedirectSite names the mark of a site that has answered a key's payment with a redirect. A client
+// follows it with a method.
+func RedirectSite(keyID, method, site string) string {
+	return redirectMark("site", keyID, method, site)
+}
 
-func redirectMark(kind, keyID, where string) string {
-	h := HashOf("redirect", kind, keyID, where)
+// RedirectAnywhere names the mark of a redirect to another site. purser may not see what comes between.
+func RedirectAnywhere(keyID, method string) string { return redirectMark("anywhere", keyID, method) }
+
+func redirectMark(parts ...string) string {
+	h := HashOf(append([]string{"redirect"}, parts...)...)
 	return "redirect/" + hex.EncodeToString(h[:])
 }
 
@@ -61,7 +69,7 @@ func (r *Redirects) Marks() []string {
 	if r == nil {
 		return nil
 	}
-	return []string{r.Target, r.Site}
+	return []string{r.Target, r.Site, r.Anywhere}
 }
 
 // redirected refuses a payment to which the answer to an earlier one has led the client.
@@ -70,7 +78,7 @@ func (b *Begin) redirected(v BeginView) error {
 	if r == nil {
 		return nil
 	}
-	r.Payments = 0
+	r.AtSite, r.Everywhere = 0, 0
 	here, err := r.payments(v, r.Target)
 	switch {
 	case err != nil:
@@ -80,16 +88,22 @@ func (b *Begin) redirected(v BeginView) error {
 	case !r.Follows:
 		return nil
 	}
-	n, err := r.payments(v, r.Site)
+	site, err := r.payments(v, r.Site)
+	if err != nil {
+		return err
+	}
+	all, err := r.payments(v, r.Anywhere)
 	switch {
 	case err != nil:
 		return err
-	case n >= maxRedirected:
+	case site >= maxRedirected:
 		return &PolicyError{Rule: RuleRedirected, Detail: redirectedTwice}
-	case n > 0 && !r.Known:
+	case site > 0 && !r.Known:
 		return &PolicyError{Rule: RuleRedirected, Detail: redirectedBeside}
+	case all >= maxRedirected && !r.Known:
+		return &PolicyError{Rule: RuleRedirected, Detail: redirectedAway}
 	}
-	r.Payments = n
+	r.AtSite, r.Everywhere = site, all
 	return nil
 }
 
@@ -120,6 +134,8 @@ const (
 		"to buy this as well, send an Idempotency-Key, or Purser-Again: new, or ask again a minute after that answer"
 	redirectedTwice = "two payments in a row to this site were answered by redirects, and this may be where they led; " +
 		"to buy this as well, send an Idempotency-Key, or ask again a minute after the last answer"
+	redirectedAway = "two paid answers in a row led to other sites, and this may be where they led; " +
+		"to buy this as well, send an Idempotency-Key, or Purser-Again: new, or ask again a minute after the last answer"
 )
 
 // NoteRedirect keeps marks of redirects of a key's paid answers. One without an Until is forgotten.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -72,11 +73,13 @@ func (r *redirects) arrive(req *http.Request, call *Call) {
 
 // place places a request that is to be paid.
 func (r *redirects) place(req *http.Request, call *Call) *pay.Redirects {
-	keyID, target := call.Key.ID, targetMark(req, call)
+	keyID, target, method := call.Key.ID, targetMark(req, call), methodOf(req)
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
 	return &pay.Redirects{
-		Target: target, Site: pay.RedirectSite(keyID, siteOf(req.URL)), Arrived: call.arrived,
-		Follows: slices.Contains([]string{http.MethodGet, http.MethodHead}, methodOf(req)) && call.IdempotencyKey == "",
-		Known:   call.Anew || r.bought.Get(keyID, target),
+		Target: target, Site: pay.RedirectSite(keyID, method, siteOf(req.URL)), Anywhere: pay.RedirectAnywhere(keyID, method),
+		Arrived: call.arrived, Follows: call.IdempotencyKey == "", Known: call.Anew || r.bought.Get(keyID, target),
 		Own: func(mark string) (pay.NoticeMark, time.Time) {
 			w := r.ways.Get(keyID, mark)
 			return w.mark, w.made
@@ -88,50 +91,140 @@ func (r *redirects) place(req *http.Request, call *Call) *pay.Redirects {
 func (r *redirects) buys(keyID string, at *pay.Redirects) { r.bought.Set(keyID, at.Target, true) }
 
 // answered looks at an answer for which nothing was paid. A redirect leads a way on. A delivery ends it,
-// because the client has what it paid for.
+// because the client has what it paid for. After anything else the client may ask again.
 func (r *redirects) answered(req *http.Request, call *Call, resp *http.Response) {
-	w := call.led
-	switch {
+	switch w := call.led; {
 	case leads(resp):
-		if !w.known() { // by another process, perhaps
-			m, err := r.payer.RedirectMark(req.Context(), targetMark(req, call))
-			if err != nil {
-				r.log.WarnContext(req.Context(), "marks of redirects not read", "key", call.Key.ID, "error", err)
-			}
-			if !m.Leads(call.arrived) {
-				return
-			}
-			w.mark = m
+		if r.onWay(req, call) {
+			r.lead(req, call, resp, call.led.paymentID, 0)
 		}
-		r.lead(req, call, resp, w.paymentID, w.mark.Count)
-	case w.known() && resp.StatusCode >= 200 && resp.StatusCode < 300:
-		onEnd(resp, func(complete bool) {
-			if complete {
-				r.end(req, call.Key.ID, w)
-			}
-		})
+	case resp.StatusCode >= 200 && resp.StatusCode < 300:
+		if w.known() {
+			onEnd(resp, func(complete bool) {
+				if complete {
+					r.end(req, call.Key.ID, w)
+				} else {
+					r.failed(req, call)
+				}
+			})
+		}
+	case w.known() || isTransient(resp) && r.onWay(req, call):
+		r.keep(req, call, resp, r.marksHere(req, call), call.led.paymentID, retryAfter(resp, r.now()))
 	}
 }
 
-// lead writes where an answer leads, and remembers it until its client must have followed: from the end of
-// the answer's body.
-func (r *redirects) lead(req *http.Request, call *Call, resp *http.Response, paymentID string, payments uint64) {
+// isTransient reports whether clients repeat a request by themselves after such an answer.
+func isTransient(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return resp.StatusCode >= 500 || resp.Header.Get("Retry-After") != ""
+}
+
+// failed keeps a way on which a request got no answer, because the client may ask again.
+func (r *redirects) failed(req *http.Request, call *Call) {
+	if call.led.known() {
+		r.keep(req, call, &http.Response{}, r.marksHere(req, call), call.led.paymentID, 0)
+	}
+}
+
+// onWay reports whether the answer to a payment has led to a request. It asks the store where that may have
+// been the payment of another process.
+func (r *redirects) onWay(req *http.Request, call *Call) bool {
+	if call.led.known() {
+		return true
+	}
+	m, err := r.payer.RedirectMark(req.Context(), targetMark(req, call))
+	if err != nil {
+		r.log.WarnContext(req.Context(), "marks of redirects not read", "key", call.Key.ID, "error", err)
+		return false
+	}
+	if m.Leads(call.arrived) {
+		call.led.mark = m
+	}
+	return call.led.known()
+}
+
+// marksHere returns the marks of a request that stands on a way.
+func (r *redirects) marksHere(req *http.Request, call *Call) map[string]uint64 {
+	at, n := r.place(req, call), call.led.mark.Count
+	return map[string]uint64{at.Target: n, at.Site: n}
+}
+
+// lead writes where an answer leads, and remembers it. made is 1 for the answer to a payment.
+func (r *redirects) lead(req *http.Request, call *Call, resp *http.Response, paymentID string, made uint64) {
 	keyID, base := call.Key.ID, call.clientURL(req)
+	site, all := call.led.mark.Count, call.led.mark.Count
+	if m := call.memo; made > 0 && m != nil {
+		site, all = m.placed.AtSite+made, m.placed.Everywhere+made
+	}
 	targets, delay := rewrite(resp, base, call.Client != nil)
-	marks := []string{pay.RedirectSite(keyID, siteOf(req.URL))}
+	methods := []string{http.MethodGet}
+	if method := methodOf(req); keepsMethod(resp.StatusCode, method) {
+		methods = append(methods, method)
+	}
+	marks := make(map[string]uint64)
 	for _, to := range targets {
-		marks = append(marks, pay.RedirectTarget(keyID, placeOf(to)))
-		if siteOf(to) != siteOf(base) {
-			marks = append(marks, pay.RedirectSite(keyID, siteOf(to)))
+		marks[pay.RedirectTarget(keyID, placeOf(to))] = max(site, all)
+		for _, method := range methods {
+			if siteOf(to) != siteOf(base) {
+				marks[pay.RedirectSite(keyID, method, siteOf(to))] = site
+				marks[pay.RedirectAnywhere(keyID, method)] = all
+			}
 		}
 	}
-	started := r.now()
-	all := slices.Concat(call.led.marks, marks)
+	for _, method := range methods {
+		marks[pay.RedirectSite(keyID, method, siteOf(req.URL))] = site
+	}
+	r.keep(req, call, resp, marks, paymentID, max(delay, retryAfter(resp, r.now())))
+}
+
+// keepsMethod reports whether clients follow a redirect with the method that they asked with, beside those
+// that follow it with GET.
+func keepsMethod(status int, method string) bool {
+	switch {
+	case method == http.MethodGet || method == http.MethodHead:
+		return false
+	case status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect:
+		return true
+	}
+	return method != http.MethodPost && status != http.StatusSeeOther
+}
+
+// retryAfter returns how long an answer asks its client to wait. It takes out a longer wait than maxRefresh.
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	value := resp.Header.Get("Retry-After")
+	if value == "" {
+		return 0
+	}
+	wait, err := time.ParseDuration(value + "s")
+	if err != nil {
+		at, err := http.ParseTime(value)
+		if err != nil {
+			resp.Header.Del("Retry-After")
+			return 0
+		}
+		wait = at.Sub(now)
+	}
+	if wait > maxRefresh {
+		resp.Header.Del("Retry-After")
+		return 0
+	}
+	resp.Header.Set("Retry-After", value)
+	return max(wait, 0)
+}
+
+// keep remembers places, with the number of payments on each way, until a client must have asked there: from
+// the end of the answer's body. Then it may wait as the answer says.
+func (r *redirects) keep(req *http.Request, call *Call, resp *http.Response, payments map[string]uint64, paymentID string, wait time.Duration) {
+	keyID, started := call.Key.ID, r.now()
+	all := slices.AppendSeq(slices.Clone(call.led.marks), maps.Keys(payments))
 	w := way{paymentID: paymentID, answer: resp, marks: all[max(0, len(all)-maxWayMarks):]}
-	kept := make(map[string]pay.NoticeMark, len(marks))
+	kept := make(map[string]pay.NoticeMark, len(payments))
 	r.any.Store(true)
-	for _, name := range marks {
-		m := pay.RedirectMark(started.Add(delay), payments)
+	for name, n := range payments {
+		m := pay.RedirectMark(started.Add(wait), n)
 		w.made = started
 		if old := r.ways.Get(keyID, name); old.mark.Leads(started) { // a request on that way may have arrived by now
 			m.Count, w.made = max(m.Count, old.mark.Count), old.made
@@ -144,7 +237,7 @@ func (r *redirects) lead(req *http.Request, call *Call, resp *http.Response, pay
 	onEnd(resp, func(bool) {
 		ended := r.now()
 		for name, m := range kept {
-			m.Until = pay.RedirectMark(ended.Add(delay), 0).Until
+			m.Until = pay.RedirectMark(ended.Add(wait), 0).Until
 			kept[name] = m
 			w := r.ways.Get(keyID, name)
 			if w.known() && (w.answer == resp || w.mark.Until.Before(m.Until)) {

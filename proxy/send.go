@@ -68,7 +68,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		return nil, d.result, t.lost(req, m, err)
 	}
 	if !d.refused && leads(resp) {
-		t.redirects.lead(req, call, resp, m.attempt.Payment().ID, m.placed.Payments+1)
+		t.redirects.lead(req, call, resp, m.attempt.Payment().ID, 1)
 	}
 	return t.hand(req, m, resp, &d), d.result, nil
 }

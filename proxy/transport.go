@@ -140,6 +140,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	seen := new(sendTrace)
 	resp, result, err := t.pass(withBody(req, body), seen)
 	if err != nil {
+		t.redirects.failed(req, call)
 		return nil, result, err
 	}
 	return t.payAnswer(req, call, resp, seen, body == nil)

@@ -11,7 +11,8 @@ import (
 func onWay(k pay.Key, arrived time.Time) *pay.Begin {
 	b := want(k, arrived)
 	b.Redirects = &pay.Redirects{
-		Target: pay.RedirectTarget(k.ID, "shop.test/y"), Site: pay.RedirectSite(k.ID, "shop.test"), Arrived: arrived, Follows: true,
+		Target: pay.RedirectTarget(k.ID, "shop.test/y"), Site: pay.RedirectSite(k.ID, "GET", "shop.test"),
+		Anywhere: pay.RedirectAnywhere(k.ID, "GET"), Arrived: arrived, Follows: true,
 		Own: func(string) (m pay.NoticeMark, made time.Time) { return m, made },
 	}
 	return b
@@ -65,16 +66,29 @@ var redirectTests = map[string]func(*fixture){
 		known := onWay(k, noon.Add(time.Second))
 		known.Redirects.Known = true
 		f.begin(known, pay.Created)
-		f.same("payments before", known.Redirects.Payments, uint64(1))
+		f.same("payments before", known.Redirects.AtSite, uint64(1))
 		posted := onWay(k, noon.Add(time.Second))
 		posted.Redirects.Follows = false
 		f.begin(posted, pay.Created)
-		f.same("payments before", posted.Redirects.Payments, uint64(0))
+		f.same("payments before", posted.Redirects.AtSite, uint64(0))
 		f.leads(k, pay.RedirectMark(noon, 2), site)
 		f.reopen(Opener.Kill)
 		third := onWay(k, noon.Add(time.Second))
 		third.Redirects.Known = true
 		f.redirected(third)
+	},
+	"the third payment on a way between sites": func(f *fixture) {
+		k := f.key()
+		anywhere := onWay(k, noon).Redirects.Anywhere
+		f.leads(k, pay.RedirectMark(noon, 1), anywhere)
+		second := onWay(k, noon.Add(time.Second))
+		f.begin(second, pay.Created)
+		f.same("payments before", []uint64{second.Redirects.AtSite, second.Redirects.Everywhere}, []uint64{0, 1})
+		f.leads(k, pay.RedirectMark(noon, 2), anywhere)
+		f.redirected(onWay(k, noon.Add(time.Second)))
+		known := onWay(k, noon.Add(time.Second))
+		known.Redirects.Known = true
+		f.begin(known, pay.Created)
 	},
 	"a request is judged by its arrival": func(f *fixture) {
 		k := f.key()

@@ -184,7 +184,7 @@ func TestAttackRedirect(t *testing.T) {
 		}
 		follow := w.agent()
 		follow.CheckRedirect = nil
-		b := w.do(follow, proxytest.Request(t, "GET", s.URL+"/y", nil)) // as a client does by itself
+		b := w.do(follow, proxytest.Request(t, "GET", s.URL+"/y", nil, "Purser-Again", "new")) // as a client does by itself
 		if b.StatusCode != 200 || len(seen) != 1 {
 			t.Fatalf("%d, the target was asked %d times", b.StatusCode, len(seen))
 		}

@@ -51,7 +51,7 @@ func TestRedirectsAskForMoneyAgain(t *testing.T) {
 				t.Errorf("%s %s", p.State, p.RequestURL)
 			}
 			// Other pages are not meant.
-			if w.get(s.URL+"/else").Header.Get(proxy.HeaderPayment) == "" {
+			if w.get(s.URL+"/else", "Purser-Again", "new").Header.Get(proxy.HeaderPayment) == "" {
 				t.Error("another page was not paid for")
 			}
 			if _, _, distinct := s.Counts(); distinct != 2 {
