@@ -29,6 +29,9 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 			return b.lost(v)
 		}
 		if p.Fingerprint != b.Fingerprint {
+			if err := b.redirected(v); err != nil { // a client follows redirects with the key that it asked with
+				return Begun{}, false, err
+			}
 			return Begun{}, false, ErrIdempotencyReused
 		}
 		return b.serve(p), true, nil
