@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -405,5 +406,68 @@ func TestADeliveryEndsAWay(t *testing.T) {
 				t.Errorf("%d %v", a.StatusCode, a.Header)
 			}
 		})
+	}
+}
+
+// Requests inside TLS stand on the same ways, also those that begin without it.
+func TestRedirectsIntoTLS(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		s, plain := newSecure(t), proxytest.NewSeller(t)
+		inside := func(n int) string { return s.shop(fmt.Sprintf("/y?n=%d", n)) }
+		leadsOn(plain, 302, inside)
+		leadsOn(s.seller, 301, inside)
+		if a := s.get(plain.URL + "/x"); a.Header.Get("Location") != inside(1) {
+			t.Fatalf("%d %v", a.StatusCode, a.Header)
+		}
+		ledAgain(t, s.do(s.secureAgent(http2), proxytest.Request(t, "GET", inside(1), nil)))
+		s.do(s.secureAgent(http2), proxytest.Request(t, "GET", s.shop("/else"), nil)).Declined(t, pay.RuleRedirected, false)
+		if a := s.do(s.secureAgent(http2), proxytest.Request(t, "GET", s.shop("/x"), nil, "Idempotency-Key", "x")); a.Header.Get("Location") != inside(1) {
+			t.Errorf("%d %v", a.StatusCode, a.Header)
+		}
+		s.seller.Expect(3, 1, 1)
+	})
+}
+
+// Clients of others spell what they are led to in their own way.
+func TestRealClientsPayOnceAlongRedirects(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		program string
+		args    func(w *world, url string) []string
+	}{
+		"curl": {"curl", func(w *world, url string) []string {
+			return []string{"-sS", "-L", "-o", "/dev/null", "-x", "http://" + w.addr(), "-U", w.Secret + ":", url}
+		}},
+		"requests": {"python3", func(w *world, url string) []string {
+			return []string{"-c", fmt.Sprintf(`
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+s = requests.Session(); s.trust_env = False
+s.mount('http://', HTTPAdapter(max_retries=Retry(total=3, status_forcelist=[503])))
+s.get(%q, proxies={'http': 'http://%s:x@%s'})`, url, w.Secret, w.addr())}
+		}},
+	} {
+		for _, status := range []int{300, 302, 308} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				t.Parallel()
+				if _, err := exec.LookPath(c.program); err != nil {
+					t.Skip(err)
+				}
+				w, s := newWorld(t), proxytest.NewSeller(t)
+				leadsOn(s, status, nextPage)
+				if name == "requests" {
+					stumbles(s, "0", false)
+				}
+				out, err := exec.CommandContext(bounded(t, time.Minute), c.program, c.args(w, s.URL+"/x")...).CombinedOutput()
+				if strings.Contains(string(out), "ModuleNotFoundError") {
+					t.Skip("requests is not installed")
+				}
+				if _, _, distinct := s.Counts(); distinct != 1 || err != nil {
+					t.Errorf("paid %d times: %v\n%s", distinct, err, out)
+				}
+			})
+		}
 	}
 }
