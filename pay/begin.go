@@ -339,12 +339,6 @@ func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 	return nil
 }
 
-// noticed reports whether a mark of notices is known at a time: see [WriteNotices].
-func noticed(v BeginView, mark string, at time.Time) (bool, error) {
-	m, err := v.Mark(mark)
-	return m.Until.After(at), err
-}
-
 // write completes the proposed row with what it reserves, its nonce and its lease.
 func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 	p := b.New.Clone()

@@ -167,6 +167,12 @@ type NoticeBook interface {
 	Append(n Notice) error
 }
 
+// noticed reports whether a mark of notices is known at a time: see [WriteNotices].
+func noticed(v BeginView, mark string, at time.Time) (bool, error) {
+	m, err := v.Mark(mark)
+	return m.Until.After(at), err
+}
+
 // WriteNotices writes notices whose Once is not known, and at most NoticesPerHour of one kind, key and
 // hour. A store calls it in the transaction that causes the notices.
 func WriteNotices(book NoticeBook, list []Notice) error {

@@ -94,6 +94,7 @@ func TestEveryReason(t *testing.T) {
 	for _, fault := range []x402.OfferFault{x402.OfferUnreadable, x402.OfferDiffers, x402.OfferForged, x402.OfferExpired} { // pay/choose.go
 		given["offer-"+string(fault)] = true
 	}
+	given[pay.RuleRedirected] = true // pay/redirect.go
 	for _, answer := range []pay.ApprovalAnswer{"", pay.Denied} {
 		given[(&pay.ApprovalError{Approval: pay.Approval{Answer: answer}}).Rule()] = true
 	}
