@@ -199,8 +199,8 @@ func TestOneRequestIsPaidOnceAlongRedirects(t *testing.T) {
 				rw.WriteHeader(302)
 			}
 		},
-		"a 503 first, and a long wait": func(_ *follower, s *proxytest.Seller) { stumbles(s, "200", false) },
-		"no answer first":              func(_ *follower, s *proxytest.Seller) { stumbles(s, "", true) },
+		"a 503 first, and a long wait": func(_ *follower, s *proxytest.Seller) { s.Config.Handler = stumbling(s, "200", false) },
+		"no answer first":              func(_ *follower, s *proxytest.Seller) { s.Config.Handler = stumbling(s, "", true) },
 		"free redirects between": func(f *follower, s *proxytest.Seller) {
 			s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 				f.clock.advance(50 * time.Second)
@@ -236,14 +236,13 @@ func TestOneRequestIsPaidOnceAlongRedirects(t *testing.T) {
 	}
 }
 
-// stumbles has a seller answer the first request for each place but /x with a 503, or not at all.
-func stumbles(s *proxytest.Seller, retryAfter string, hangUp bool) {
+// stumbling is a seller that answers the first request for each place but /x with a 503, or not at all.
+func stumbling(s *proxytest.Seller, retryAfter string, hangUp bool) http.Handler {
 	seen := map[string]bool{"/x": true} // a client asks for one after the other
-	ask := s.Config.Handler
-	s.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case seen[r.RequestURI]:
-			ask.ServeHTTP(rw, r)
+			s.ServeHTTP(rw, r)
 		case hangUp:
 			seen[r.RequestURI] = true
 			proxytest.HangUp(rw)
@@ -457,10 +456,13 @@ s.get(%q, proxies={'http': 'http://%s:x@%s'})`, url, w.Secret, w.addr())}
 				}
 				w, s := newWorld(t), proxytest.NewSeller(t)
 				leadsOn(s, status, nextPage)
+				var shop http.Handler = s
 				if name == "requests" {
-					stumbles(s, "0", false)
+					shop = stumbling(s, "0", false)
 				}
-				out, err := exec.CommandContext(bounded(t, time.Minute), c.program, c.args(w, s.URL+"/x")...).CombinedOutput()
+				front := httptest.NewServer(shop) // the client is another process, so the seller is made before its server
+				t.Cleanup(front.Close)
+				out, err := exec.CommandContext(bounded(t, time.Minute), c.program, c.args(w, front.URL+"/x")...).CombinedOutput()
 				if strings.Contains(string(out), "ModuleNotFoundError") {
 					t.Skip("requests is not installed")
 				}
