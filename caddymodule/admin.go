@@ -29,10 +29,14 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 // Routes returns the paths that the admin endpoint serves. Caddy logs and answers errors.
 func (*adminAPI) Routes() []caddy.AdminRoute {
 	var routes []caddy.AdminRoute
-	for _, route := range adminHandler().Routes() {
+	handler := adminHandler()
+	for _, route := range handler.Routes() {
 		routes = append(routes, caddy.AdminRoute{Pattern: route.Pattern, Handler: caddy.AdminHandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) error {
-				err := route.Serve(w, r)
+				err := handler.Admit(r)
+				if err == nil {
+					err = route.Serve(w, r)
+				}
 				if e, known := errors.AsType[*adminapi.Error](err); known {
 					return caddy.APIError{HTTPStatus: e.Status, Err: e.Err}
 				}
@@ -82,7 +86,7 @@ func (t *tenant) admin() *adminapi.Purser {
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Since: t.home.since, Declined: metrics.Process.Recent.Counts, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, DashboardURL: t.app.dashboardURL, DashboardLinks: t.home.links, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
-		Notices: t.notices, Outbox: t.home.store, Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave, Variables: line.Variables,
+		Notices: t.notices, Outbox: t.home.store, Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave, Variables: line.Variables, OverTCP: t.app.settings.adminOverTCP,
 	}
 }
 

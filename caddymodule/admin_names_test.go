@@ -14,6 +14,7 @@ import (
 func TestPagesDoNotReachAdmin(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "0.0.0.0", ""} {
 		s := newSite(t)
+		s.app = "admin_over_tcp on"
 		port := freePort(t)
 		mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", fmt.Sprintf("admin %s:%d", host, port)))
 		call := func(method, path, name string, header ...string) int {

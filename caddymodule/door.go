@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/internal/exposure"
 )
 
 // door is a handler that serves through the app.
@@ -42,6 +44,7 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 	a.doors = append(a.doors, d)
 	if w.server != nil {
 		w.server.RegisterOnShutdown(a.stopWaiting)
+		veil(w.server)
 	}
 	if a.taken == nil {
 		a.taken = sitesFree(ctx, w.server)
@@ -60,7 +63,7 @@ func (w *doorway) listen() []string {
 }
 
 // loopback reports whether the door is for programs of this machine only.
-func (w *doorway) loopback() bool { return loopbackOnly(w.listen()) }
+func (w *doorway) loopback() bool { return exposure.OnlyLoopback(w.listen()) }
 
 // enter counts a request in, or answers it while the store cannot be opened, or is closed already.
 func (w *doorway) enter(to http.ResponseWriter) (*tenant, bool) {

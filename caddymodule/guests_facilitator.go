@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/cdp"
 )
@@ -108,7 +109,7 @@ func (f *HTTPFacilitator) Facilitator(log *slog.Logger) (pay.Facilitator, error)
 	if f.url == "" {
 		return nil, nil
 	}
-	o := facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Propagate: propagate, Logger: log}
+	o := facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Propagate: tracing.Propagate, Logger: log}
 	if f.cdp != nil {
 		o.Authorize = f.cdp.Bearer
 	}

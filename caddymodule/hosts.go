@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"slices"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -39,4 +41,33 @@ func hostsOfRoutes(routes caddyhttp.RouteList) (all []caddyhttp.MatchHost) {
 		}
 	}
 	return all
+}
+
+// proxyIn reports whether a proxy is in routes, and whether requests for all hosts come to one.
+func proxyIn(routes caddyhttp.RouteList) (there, open bool) {
+	for _, r := range routes {
+		through := len(r.MatcherSets) == 0 || slices.ContainsFunc(r.MatcherSets, matchesAllHosts)
+		for _, h := range r.Handlers {
+			_, in := h.(*Proxy)
+			inOpen := in
+			if sub, ok := h.(*caddyhttp.Subroute); ok {
+				in, inOpen = proxyIn(sub.Routes)
+			}
+			there, open = there || in, open || inOpen && through
+		}
+	}
+	return there, open
+}
+
+// matchesAllHosts reports whether no matcher chooses a host, or a path, which a CONNECT has not.
+func matchesAllHosts(set caddyhttp.MatcherSet) bool {
+	return !slices.ContainsFunc(set, func(m any) bool {
+		switch m := m.(type) {
+		case *caddyhttp.MatchHost, *caddyhttp.MatchPathRE:
+			return true
+		case *caddyhttp.MatchPath:
+			return !slices.Contains(*m, "*")
+		}
+		return false
+	})
 }

@@ -12,26 +12,33 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 )
 
-// checkListeners refuses a purser that would run and listen nowhere, and a stand-in key
-// where others than this machine could use it.
+// checkListeners refuses a purser that would run and listen nowhere, proxies that requests for other
+// hosts do not reach, and what strangers could use: a stand-in key, and open registration beside a proxy.
 func (a *App) checkListeners() error {
-	listening := false
+	var proxies []string
 	for _, d := range a.doors {
-		listen := d.listen()
-		if len(listen) == 0 {
+		p, is := d.(*Proxy)
+		if !is || p.server == nil {
 			continue
 		}
-		listening = true
-		if _, isProxy := d.(*Proxy); isProxy && a.settings.standin && !loopbackOnly(listen) {
+		proxies = append(proxies, p.listen()...)
+		if a.settings.standin && !p.loopback() {
 			return standinOption.errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
-				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", listen)
+				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", p.listen())
+		}
+		if there, open := proxyIn(p.server.Routes); there && !open {
+			return fmt.Errorf("purser: %w", exposure.NarrowProxy(p.listen()))
 		}
 	}
-	if !listening {
+	if f := exposure.OpenProxy(a.registersOn(), proxies); f != nil {
+		return fmt.Errorf("purser: %w", f)
+	}
+	if len(a.listens()) == 0 {
 		return errors.New("purser: no server listens for purser_api, purser_proxy, purser_dashboard or a transport: is there a site with one " +
 			"of them, and has it an address (PURSER_BIND, PURSER_PORT)?")
 	}
@@ -42,7 +49,7 @@ func (a *App) checkListeners() error {
 // more than this machine, while the operator has set no budget. The shipped
 // default of the daily budget says nothing, and neither does "off".
 func (a *App) checkBudget(listen []string, k pay.Key) error {
-	if loopbackOnly(listen) {
+	if exposure.OnlyLoopback(listen) {
 		return nil
 	}
 	var own pay.Policy
@@ -71,31 +78,6 @@ func (a *App) listens() []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// loopbackOnly reports whether only programs on this machine can connect to listeners.
-func loopbackOnly(listen []string) bool {
-	for _, l := range listen {
-		addr, err := caddy.ParseNetworkAddress(l)
-		if err != nil {
-			return false
-		}
-		if addr.IsUnixNetwork() {
-			continue
-		}
-		if addr.IsFdNetwork() || !loopbackHost(addr.Host) {
-			return false
-		}
-	}
-	return len(listen) > 0
-}
-
-func loopbackHost(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // siteOf is the server that a handler is being provisioned for.

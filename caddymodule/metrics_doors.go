@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -44,10 +45,12 @@ func (doorObserver) Spooled(memory, disk int64, files int) {
 	metrics.Process.SpoolFiles.Add(float64(files))
 }
 
-func (doorObserver) Propagate(ctx context.Context, header http.Header) { propagate(ctx, header) }
+func (doorObserver) Propagate(ctx context.Context, header http.Header) {
+	tracing.Propagate(ctx, header)
+}
 
 func (doorObserver) Inside(connect context.Context, r *http.Request) (*http.Request, func()) {
-	return traceInside(connect, r)
+	return tracing.Tracer{Version: Version()}.Inside(connect, r)
 }
 
 // countAnswer serves a request of the API and counts the status of its answer.

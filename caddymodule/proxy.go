@@ -13,7 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
@@ -187,7 +189,10 @@ func (h *Proxy) open(t *tenant) error {
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,
-		Own: own, Logger: h.app.log.With("part", "proxy"),
+		Own: own, Guests: forward.NoGuests, Logger: h.app.log.With("part", "proxy"),
+	}
+	if h.loopback() && !exposure.Elsewhere(s.publicURL) {
+		o.Guests = forward.GuestsHere
 	}
 	if s.standin {
 		o.StandIn = s.key
@@ -243,7 +248,7 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if h.authority != nil {
 		rest = h.authority.publish(rest)
 	}
-	h.forward.ServeHTTP(w, traced(r), rest)
+	h.forward.ServeHTTP(w, tracing.Request(r), rest)
 	return nil
 }
 

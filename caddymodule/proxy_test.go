@@ -90,29 +90,6 @@ func TestProxyStandIn(t *testing.T) {
 	})
 }
 
-func TestLoopbackOnly(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		listen []string
-		want   bool
-	}{
-		{[]string{"127.0.0.1:80"}, true},
-		{[]string{"tcp/127.1.2.3:80", "[::1]:80", "localhost:80"}, true},
-		{[]string{"unix//run/x.sock"}, true},
-		{[]string{"127.0.0.1:80", ":80"}, false},
-		{[]string{"0.0.0.0:80"}, false},
-		{[]string{"[::]:80"}, false},
-		{[]string{"192.168.1.2:80"}, false},
-		{[]string{"example.com:80"}, false},
-		{[]string{"fd/3"}, false},
-		{nil, false},
-	} {
-		if got := loopbackOnly(c.listen); got != c.want {
-			t.Errorf("%v: %t", c.listen, got)
-		}
-	}
-}
-
 func TestAddrPorts(t *testing.T) {
 	t.Parallel()
 	got, err := addrPorts([]string{"127.0.0.1:80", ":81", "localhost:82", "10.0.0.1:90-91", "unix//x", "", "off", "name.example:83"})

@@ -14,7 +14,7 @@ import (
 
 // secretHeaders are sent with a value of their own, to find them in logs.
 var secretHeaders = []string{
-	"X-Api-Key", "X-Internal-Secret", "Payment-Signature", "X-Payment", "Proxy-Authorization", "Payment-Response", "X-Payment-Response",
+	"X-Api-Key", "X-Internal-Secret", "Payment-Signature", "X-Payment", "Proxy-Authorization", "Payment-Response", "X-Payment-Response", "Sign-In-With-X",
 }
 
 func secretValue(header string) string { return "SECRET-" + header }

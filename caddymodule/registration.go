@@ -7,14 +7,18 @@ import (
 	"slices"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/exposure"
 )
 
-// RegistrationOptions say who may make keys, and how often those of one key may fail.
+// RegistrationOptions say who may make keys and be the operator, and how often payments of one key may fail.
 type RegistrationOptions struct {
 	// Registration admits callers to POST /api-keys: open all of them, off only those with the
 	// internal secret; the operator's commands make keys in any
 	// case. Default: {env.PURSER_REGISTRATION}, else open.
 	Registration string `json:"registration,omitempty"`
+	// AdminOverTCP, when "on", makes every program that reaches Caddy's admin endpoint over TCP an
+	// operator. Default: {env.PURSER_ADMIN_OVER_TCP}, else off.
+	AdminOverTCP string `json:"admin_over_tcp,omitempty"`
 	// FailuresPerMinute bounds the payments of one key that end refused or void in a minute by
 	// the clock before it gets no new ones, or off. Default: {env.PURSER_FAILURES_PER_MINUTE},
 	// else 100.
@@ -29,7 +33,9 @@ func (a *App) resolveRegistration(s *settings) error {
 	open, err := option{"registration", "PURSER_REGISTRATION", "open"}.is(a.Registration, "open")
 	s.registrationClosed = !open
 	return cmp.Or(
-		err,
+		err, set(&s.adminOverTCP, func(v string) (bool, error) {
+			return option{"admin_over_tcp", "PURSER_ADMIN_OVER_TCP", off}.is(v, "on")
+		}, a.AdminOverTCP),
 		set(&s.failures.PerMinute, option{"failures_per_minute", "PURSER_FAILURES_PER_MINUTE", ""}.most, a.FailuresPerMinute),
 		set(&s.failures.PerDay, option{"failures_per_day", "PURSER_FAILURES_PER_DAY", ""}.most, a.FailuresPerDay),
 	)
@@ -41,8 +47,8 @@ func (a *App) registersOn() (listen []string) {
 		return nil
 	}
 	for _, d := range a.doors {
-		if _, is := d.(*API); is && !loopbackOnly(d.listen()) {
-			listen = append(listen, d.listen()...)
+		if _, is := d.(*API); is {
+			listen = append(listen, exposure.Beyond(d.listen())...)
 		}
 	}
 	slices.Sort(listen)

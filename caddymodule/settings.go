@@ -62,7 +62,7 @@ type settings struct {
 	noPlans        bool
 	failures       pay.FailureBounds
 	// registrationClosed: POST /api-keys needs the internal secret.
-	registrationClosed bool
+	registrationClosed, adminOverTCP bool
 }
 
 // resolve reads all options.

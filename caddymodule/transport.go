@@ -20,6 +20,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
@@ -151,7 +152,7 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok { // no client asked for it: a health check
 		return h.HTTPTransport.RoundTrip(req)
 	}
-	req = traced(req)
+	req = tracing.Request(req)
 	h.SetScheme(req)
 	t, err := h.app.enter()
 	if err != nil {

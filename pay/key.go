@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,6 +34,13 @@ type Key struct {
 
 // Revoked reports whether the key resolves nowhere any more.
 func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
+
+// Relays reports whether a key may use a proxy that strangers reach, also for requests that cost
+// nothing: the operator answers for it, or an organization, or an operator has opened the proxy to it.
+// No one answers for a key that a stranger made.
+func (k Key) Relays() bool {
+	return k.Operator || k.Claimed() || k.Policy != nil && slices.Contains(k.Policy.Doors, DoorProxy)
+}
 
 // Kept reports whether the store keeps a copy of the key's secret, encrypted.
 func (k Key) Kept() bool { return k.Claimed() || k.Exec }

@@ -61,6 +61,9 @@ func (a *API) keyRequest(r *http.Request, f fields) (want books.KeyRequest, err 
 	}
 	switch {
 	case !named && !planned:
+		if a.internalCaller(r) { // the holder of the secret answers for the key: see pay.Key.Relays
+			want.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}}
+		}
 		return want, nil
 	case !a.internalCaller(r):
 		return want, badRequest(textKeyFailed, "organization_id and plan need the right X-Internal-Secret")

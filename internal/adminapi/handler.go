@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/handover"
 	"github.com/purserpay/purser/internal/notices"
@@ -70,6 +71,8 @@ type Purser struct {
 	ConfiguredKeys func() []ConfiguredKey
 	Copy           func(ctx context.Context, mark *Mark) (Copy, error)
 	BackupTaken    func(at time.Time) // told when a backup was handed out
+	// OverTCP lets programs that reach the endpoint over TCP be the operator.
+	OverTCP bool
 
 	// Enter counts a request in, and fails once the configuration has ended. Leave counts it out.
 	Enter func() error
@@ -220,6 +223,22 @@ func (h *Handler) byMethod(all methods) serves {
 		}
 		return serve(w, r.WithContext(pay.WithActor(r.Context(), operatorOf(r))))
 	}
+}
+
+// Admit refuses requests over TCP, where each program of this machine is the same to the endpoint. You
+// must call it before a route serves a request from the network. A program that Caddy has
+// authenticated by its certificate is admitted, because Caddy's remote administration has decided what
+// it may do.
+func (h *Handler) Admit(r *http.Request) error {
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if known && local.Network() == "unix" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return nil
+	}
+	p, err := h.purser()
+	if err == nil && !p.OverTCP {
+		err = Errorf(http.StatusForbidden, "purser takes no orders over TCP, where each program that reaches the address would be the operator: %s", exposure.AdminAdvice)
+	}
+	return err
 }
 
 // ownName reports whether a request is for a name that an attacker cannot give to this machine's

@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/internal/exposure"
 )
 
 const reloadHelp = `
@@ -109,11 +111,14 @@ func (env *Env) Reload(r adminapi.Reload) (done adminapi.Reloaded, err error) {
 			restarts = append(restarts, fmt.Sprintf("%s needs a restart, because %s", name, why))
 		}
 	}
+	var open []exposure.Finding
 	loaded := false
 	if len(restarts) > 0 {
 		err = errors.New(strings.Join(restarts, "; "))
 	} else if config, _, _, lerr := env.Caddy.LoadConfig(file, adapter); lerr != nil {
 		err = mistake(lerr, file, env.Layer)
+	} else if open = exposure.Find(config, env.Getenv); exposure.Errors(open) != nil {
+		err = mistake(exposure.Errors(open), file, env.Layer)
 	} else {
 		loaded = true
 		if lerr := env.Caddy.Load(config); lerr != nil {
@@ -134,6 +139,6 @@ func (env *Env) Reload(r adminapi.Reload) (done adminapi.Reloaded, err error) {
 	s.serves(file, adapter, files)
 	return adminapi.Reloaded{
 		Config: file, EnvFiles: append([]string{}, used...), Changed: append([]string{}, change.Changed...),
-		Warnings: append(append([]string{}, change.Warnings()...), env.unknown(file)...),
+		Warnings: slices.Concat([]string{}, change.Warnings(), env.unknown(file), exposure.Warnings(open)),
 	}, nil
 }

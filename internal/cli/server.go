@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/exposure"
 )
 
 // Caddy has what commands use of Caddy, which this package does not know.
@@ -249,8 +250,16 @@ func (env *Env) runServer(c *cobra.Command, args []string, work func(*cobra.Comm
 			return refused(err)
 		}
 	}
-	if err := env.Caddy.Validate(logging(config, "FATAL")); err != nil {
+	open := exposure.Find(config, env.Getenv)
+	err = exposure.Errors(open)
+	if err == nil {
+		err = env.Caddy.Validate(logging(config, "FATAL"))
+	}
+	if err != nil {
 		return refused(mistake(err, file, env.Layer))
+	}
+	for _, w := range exposure.Warnings(open) {
+		env.Caddy.Warn(w)
 	}
 	paths, err := absolute(append([]string{file}, env.named...))
 	if err != nil {
@@ -272,6 +281,11 @@ func (env *Env) validateConfig(c *cobra.Command) error {
 	warn(c, append(env.change.Warnings(), env.unknown(file)...))
 	env.Caddy.Hush()
 	config, _, _, err := env.Caddy.LoadConfig(file, flag(c, "adapter"))
+	open := exposure.Find(config, env.Getenv)
+	if err == nil {
+		warn(c, exposure.Warnings(open))
+		err = exposure.Errors(open)
+	}
 	if err == nil {
 		err = env.Caddy.Validate(logging(config, "WARN"))
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purserpay/purser/internal/exposure"
 )
 
 // Change names a difference between the scratch installation and the user's own.
@@ -220,27 +222,13 @@ func exposedIn(servers object) (exposed []string) {
 		of, _ := server.(object)
 		listen, _ := of["listen"].([]any)
 		for _, l := range listen {
-			if l, ok := l.(string); ok && api && !onLoopback(l) {
+			if l, ok := l.(string); ok && api && !exposure.Loopback(l) {
 				exposed = append(exposed, l)
 			}
 		}
 	}
 	slices.Sort(exposed)
 	return exposed
-}
-
-// onLoopback reports whether only this machine reaches an address. It returns false when it cannot
-// tell.
-func onLoopback(listen string) bool {
-	if strings.HasPrefix(listen, "unix/") {
-		return true
-	}
-	host, _, err := net.SplitHostPort(listen[strings.LastIndex(listen, "/")+1:])
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }

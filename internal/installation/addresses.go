@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/purserpay/purser/internal/exposure"
 )
 
 // Addresses names the URLs of the doors of a configuration, for programs on this machine.
@@ -79,7 +81,7 @@ func AddressesIn(config []byte, getenv func(string) string) (Addresses, error) {
 			for _, listen := range server.Listen {
 				listen = filled(listen, getenv)
 				*door.urls = append(*door.urls, urlOf(listen)+door.path)
-				if !onLoopback(listen) {
+				if !exposure.Loopback(listen) {
 					a.Exposed = append(a.Exposed, listen)
 				}
 			}
@@ -132,15 +134,4 @@ func urlOf(listen string) string {
 		host = "::1"
 	}
 	return "http://" + net.JoinHostPort(host, port)
-}
-
-// onLoopback reports whether only this machine reaches a listener. It returns false where it cannot
-// tell.
-func onLoopback(listen string) bool {
-	if strings.HasPrefix(listen, "unix/") {
-		return true
-	}
-	host, _, err := net.SplitHostPort(listen[strings.LastIndex(listen, "/")+1:])
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -74,7 +74,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		}
 	}
 	checks := []func(context.Context) []Finding{
-		e.running, e.networks, e.wallets, e.disk, e.variables, e.permissions, e.limits, e.authority,
+		e.running, e.networks, e.wallets, e.disk, e.variables, e.permissions, e.limits, e.authority, e.exposure,
 	}
 	found := make([][]Finding, len(checks))
 	var all sync.WaitGroup

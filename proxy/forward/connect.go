@@ -31,7 +31,7 @@ func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		who, no = f.authenticate(r)
 	}
 	if no != nil {
-		f.refuse(w, r, caller{}, no)
+		f.refuse(w, r, who, no)
 		return
 	}
 	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)

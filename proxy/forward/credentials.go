@@ -19,6 +19,7 @@ type caller struct {
 	key    pay.Key
 	secret string
 	task   string
+	guest  bool // the request may have the key of a guest
 }
 
 // refusal is an answer of purser's own instead of the upstream's.
@@ -40,6 +41,7 @@ const (
 const (
 	reasonCredentials = "proxy-credentials" //nolint:gosec // a reason word
 	reasonTask        = "task-label"
+	reasonRelay       = "relay-not-allowed"
 	reasonTooMany     = "too-many-failed-logins"
 	reasonBadRequest  = "bad-request"
 	reasonLoop        = "loop"
@@ -51,8 +53,12 @@ const (
 )
 
 var (
-	otherProtocol    = &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
-	inALoop          = &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+	otherProtocol = &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
+	inALoop       = &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+	notForThisKey = &refusal{
+		status: http.StatusForbidden, reason: reasonRelay,
+		text: "A key of POST /api-keys may not use this proxy until the operator lets it: purser limits KEY --door proxy --door api",
+	}
 	needsCredentials = &refusal{
 		status: http.StatusProxyAuthRequired, reason: reasonCredentials,
 		text:   "This proxy needs an API key: http://<API key>[:<task>]@<host>:<port> as the proxy's URL",
@@ -85,7 +91,40 @@ func unavailable(cause error) *refusal {
 //
 // The stand-in key, if there is one, serves clients on this machine that send neither credentials,
 // right or wrong, nor forwarding headers.
-func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
+func (f *Proxy) authenticate(r *http.Request) (who caller, no *refusal) {
+	if who, no = f.login(r); no != nil {
+		return who, no
+	}
+	who.guest = f.admits(r)
+	return who, who.relays()
+}
+
+// Guests says from where keys that strangers may have made use a proxy.
+type Guests int
+
+// Values of Guests. The peer of a connection is of this machine if its address is a loopback one, or it
+// has none, as on a socket. A request that another proxy has forwarded is not of this machine.
+const (
+	GuestsEverywhere Guests = iota
+	GuestsHere              // from this machine
+	NoGuests
+)
+
+// admits reports whether a request may come with the key of a guest.
+func (f *Proxy) admits(r *http.Request) bool {
+	peer := peerOf(r)
+	return f.guests == GuestsEverywhere || f.guests == GuestsHere && !forwarded(r.Header) && (peer.IsLoopback() || !peer.IsValid())
+}
+
+// relays refuses a key that may not use the proxy.
+func (c caller) relays() *refusal {
+	if c.guest || c.key.Relays() {
+		return nil
+	}
+	return notForThisKey
+}
+
+func (f *Proxy) login(r *http.Request) (caller, *refusal) {
 	values := r.Header.Values("Proxy-Authorization")
 	if len(values) == 0 && f.standIn != "" && !forwarded(r.Header) && peerOf(r).IsLoopback() {
 		return f.resolve(r.Context(), netip.Addr{}, f.standIn, "")

@@ -43,6 +43,8 @@ type Options struct {
 	// StandIn is the secret of the API key that serves clients on this machine without
 	// credentials. Empty: they are refused.
 	StandIn string
+	// Guests admits keys that strangers may have made: those that [pay.Key.Relays] does not report.
+	Guests Guests
 	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
 	// case) as purser itself. May be nil.
 	Own func(host string) bool
@@ -67,6 +69,7 @@ type Proxy struct {
 	payer     *pay.Payer
 	dialer    *guard.Dialer
 	standIn   string
+	guests    Guests
 	own       func(string) bool
 	observer  proxy.Observer
 	log       *slog.Logger
@@ -108,7 +111,7 @@ func New(o Options) (*Proxy, error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f := &Proxy{
-		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
+		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, guests: o.Guests, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
 		pseudonym: "purser-" + hex.EncodeToString(id[:]), logins: logins.New(failuresAtOnce, failuresPerMinute),
 		upstream: upstream, transport: transport, tunnels: newTunnels(o),
 		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,

@@ -49,7 +49,7 @@ func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 		who, no = f.authenticate(r)
 	}
 	if no != nil {
-		f.refuse(w, r, caller{}, no)
+		f.refuse(w, r, who, no)
 		return
 	}
 	f.relayFor(w, r, who)

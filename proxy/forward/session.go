@@ -165,7 +165,7 @@ func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 	defer s.asking.Unlock()
 	now := f.now()
 	if age := now.Sub(s.asked); age >= 0 && age < keyFresh {
-		return s.who, nil
+		return s.who, s.who.relays()
 	}
 	key, err := f.payer.Resolve(ctx, s.who.secret)
 	switch {
@@ -175,7 +175,7 @@ func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 		return caller{}, unavailable(err)
 	}
 	s.who.key, s.asked = key, now
-	return s.who, nil
+	return s.who, s.who.relays()
 }
 
 // keyGone cannot be a 407: to the client inside, there is no proxy.

@@ -1,6 +1,7 @@
-package caddymodule
-
-// No Caddy here: Caddy's tracing passes spans in the context, as OpenTelemetry has them.
+// Package tracing makes spans of payments and of requests, and passes traces on. Spans are made only
+// below one in the context, as Caddy's directive `tracing`, or whatever else stands in front of purser,
+// begins it. So where spans go, and how many of them, is set there.
+package tracing
 
 import (
 	"context"
@@ -15,9 +16,6 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Spans are made only below one that Caddy's directive `tracing`, or whatever else stands in
-// front of purser, has begun; so where they go, and how many of them, is set there.
-
 // instrumentation names purser in spans.
 const instrumentation = "github.com/purserpay/purser"
 
@@ -25,13 +23,13 @@ const instrumentation = "github.com/purserpay/purser"
 // Context). Baggage is not: it may say more of a client than sellers need to know.
 var traceContext propagation.TraceContext
 
-// tracer makes a span of each stage of a payment.
-type tracer struct{}
+// Tracer makes spans of this version of purser.
+type Tracer struct{ Version string }
 
-var _ pay.Tracer = tracer{}
+var _ pay.Tracer = Tracer{}
 
 // Stage begins a span below that of ctx, if that is recorded.
-func (tracer) Stage(ctx context.Context, stage, paymentID string) (context.Context, func(error)) {
+func (t Tracer) Stage(ctx context.Context, stage, paymentID string) (context.Context, func(error)) {
 	above := trace.SpanFromContext(ctx)
 	if !above.IsRecording() {
 		return ctx, func(error) {}
@@ -41,7 +39,7 @@ func (tracer) Stage(ctx context.Context, stage, paymentID string) (context.Conte
 	case "verify", "settle", "send": // another service is asked
 		kind = trace.SpanKindClient
 	}
-	ctx, span := above.TracerProvider().Tracer(instrumentation, trace.WithInstrumentationVersion(Version())).
+	ctx, span := above.TracerProvider().Tracer(instrumentation, trace.WithInstrumentationVersion(t.Version)).
 		Start(ctx, "purser "+stage, trace.WithSpanKind(kind), trace.WithAttributes(paymentAttribute(paymentID)...))
 	return ctx, func(err error) {
 		if err != nil {
@@ -58,29 +56,29 @@ func paymentAttribute(id string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("purser.payment", id)}
 }
 
-// propagate passes the trace of ctx on, if there is one.
-func propagate(ctx context.Context, header http.Header) {
+// Propagate passes the trace of ctx on, if there is one.
+func Propagate(ctx context.Context, header http.Header) {
 	traceContext.Inject(ctx, propagation.HeaderCarrier(header))
 }
 
-// traced is a request whose context knows the trace that its client says it belongs to, for
-// who is called on its behalf. Where Caddy traces, the context knows already.
-func traced(r *http.Request) *http.Request {
+// Request returns a request whose context knows the trace that its client says it belongs to. Services
+// that are called for the request get that trace. Where Caddy traces, the context knows it already.
+func Request(r *http.Request) *http.Request {
 	if trace.SpanContextFromContext(r.Context()).IsValid() || r.Header.Get("Traceparent") == "" {
 		return r
 	}
 	return r.WithContext(traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
 }
 
-// traceInside begins the span of a request on an intercepted connection, which Caddy does not
+// Inside begins the span of a request on an intercepted connection, which Caddy does not
 // see. It belongs to the trace that the client names in it, else to that of the CONNECT.
-func traceInside(connect context.Context, r *http.Request) (*http.Request, func()) {
+func (t Tracer) Inside(connect context.Context, r *http.Request) (*http.Request, func()) {
 	if connect == nil {
-		return traced(r), func() {}
+		return Request(r), func() {}
 	}
 	above := trace.SpanFromContext(connect)
 	if !above.SpanContext().IsSampled() || above.SpanContext().IsRemote() {
-		return traced(r), func() {}
+		return Request(r), func() {}
 	}
 	ctx := traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	options := []trace.SpanStartOption{
@@ -92,10 +90,10 @@ func traceInside(connect context.Context, r *http.Request) (*http.Request, func(
 	} else {
 		ctx = trace.ContextWithSpanContext(ctx, above.SpanContext())
 	}
-	ctx, span := above.TracerProvider().Tracer(instrumentation, trace.WithInstrumentationVersion(Version())).
+	ctx, span := above.TracerProvider().Tracer(instrumentation, trace.WithInstrumentationVersion(t.Version)).
 		Start(ctx, "purser intercepted request", options...)
 	out := r.WithContext(ctx)
 	out.Header = r.Header.Clone()
-	propagate(ctx, out.Header)
+	Propagate(ctx, out.Header)
 	return out, func() { span.End() }
 }

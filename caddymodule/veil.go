@@ -1,0 +1,51 @@
+package caddymodule
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/internal/logs"
+)
+
+// lift matches every request, and gives it the headers back that its server must not log.
+type lift struct{}
+
+// MatchWithError implements caddyhttp.RequestMatcherWithError.
+func (lift) MatchWithError(r *http.Request) (bool, error) {
+	logs.Lift(r)
+	return true, nil
+}
+
+// veil keeps keys and payments out of all that a server logs by itself. A server copies its requests for
+// the logs before its first route sees them. Over HTTP/3 it has no place for the veil, so it speaks that
+// no more. A door of a named route comes too late for all of this.
+func veil(s *caddyhttp.Server) {
+	i := slices.IndexFunc(s.Routes, func(r caddyhttp.Route) bool { return len(r.Handlers) == 0 })
+	if i < 0 {
+		return // the routes are compiled
+	}
+	first := &s.Routes[0]
+	if len(first.MatcherSets) == 0 {
+		first.MatcherSets = caddyhttp.MatcherSets{{}}
+	}
+	if slices.Contains(first.MatcherSets[0], any(lift{})) {
+		return
+	}
+	first.MatcherSets[0] = append(caddyhttp.MatcherSet{lift{}}, first.MatcherSets[0]...)
+	v := &logs.Veil{Answers: s.Logs != nil, Credentials: s.Logs != nil && s.Logs.ShouldLogCredentials}
+	s.RegisterConnContext(v.Draw)
+	s.Protocols = overTCP(s.Protocols)
+	for i, list := range s.ListenProtocols {
+		s.ListenProtocols[i] = overTCP(list)
+	}
+}
+
+// overTCP returns a list of protocols without HTTP/3, unless it has nothing else.
+func overTCP(list []string) []string {
+	if len(list) < 2 {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p == "h3" })
+}

@@ -1,0 +1,99 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// A `log` without the filter of the shipped Caddyfile shows neither keys nor payments, whichever
+// handler of a site with a door of purser's answers, or fails. All handlers get all headers.
+func TestBareLogHasNoSecrets(t *testing.T) {
+	asked, proxied := make(chan http.Header, 1), make(chan http.Header, 1)
+	echo := func(seen chan http.Header) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen <- r.Header.Clone()
+			for _, h := range secretHeaders {
+				w.Header().Set(h, secretValue(h))
+			}
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	}
+	s := newSite(t)
+	logged := filepath.Join(t.TempDir(), "log")
+	s.global = "servers {\n\t\tlog_credentials\n\t}"
+	s.route = "@key header X-Api-Key *\n\t\trespond /matched found 200\n\t\terror /fails \"no reason\" 500\n" +
+		"\t\thandle /keyed {\n\t\t\trespond @key keyed 200\n\t\t}\n" +
+		"\t\treverse_proxy /plain " + echo(asked) + "\n\t\treverse_proxy /paid " + echo(proxied) + " {\n\t\t\ttransport purser\n\t\t}\n\t\tpurser_proxy\n\t\tpurser_api"
+	text := replaceOnce(t, s.caddyfile(), "level WARN", "output file "+logged)
+	mustLoad(t, replaceOnce(t, text, "\troute {", "\tlog\n\troute {"))
+	for _, path := range []string{"/v1/spend", "/fails", "/plain", "/paid", "/keyed", "/nowhere"} {
+		requestWithSecrets(t, "GET", s.url()+path)
+	}
+	requestWithSecrets(t, "POST", s.url()+"/v1/pay")
+	for _, seen := range []chan http.Header{asked, proxied} {
+		h := <-seen
+		for _, name := range []string{"X-Api-Key", "X-Internal-Secret", "Sign-In-With-X"} {
+			if got := h.Get(name); got != secretValue(name) {
+				t.Errorf("behind the site, %s is %q", name, got)
+			}
+		}
+	}
+	if code, _ := fetch(t, s.url()+"/keyed", "X-Api-Key", "k"); code != http.StatusOK {
+		t.Errorf("a matcher of a header: %d", code)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url()+"/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	for _, h := range secretHeaders {
+		if resp.Header.Get(h) != secretValue(h) && h != "Proxy-Authorization" {
+			t.Errorf("the client's answer lacks %s: %v", h, resp.Header)
+		}
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(logged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"handled request", "http.log.error", "no reason", "/v1/pay", "/paid", "User-Agent"} {
+		if !strings.Contains(string(log), part) {
+			t.Errorf("the log lacks %q, so it proves nothing: %s", part, log)
+		}
+	}
+	for _, h := range secretHeaders {
+		if i := strings.Index(string(log), secretValue(h)); i >= 0 {
+			t.Errorf("%s is in the log: %s", h, log[max(0, i-300):i+40])
+		}
+	}
+}
+
+// fetch gets a URL with one header.
+func fetch(t *testing.T, url, name, value string) (int, http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(name, value)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, resp.Header
+}
