@@ -143,7 +143,7 @@ func (i image) check(t *testing.T) {
 			t.Error("/data is not a volume")
 		}
 		for _, setting := range []string{
-			"PURSER_BIND=0.0.0.0", "PURSER_DATA_DIR=/data", "PURSER_ADMIN=unix//data/admin.sock|0600",
+			"PURSER_BIND=0.0.0.0", "PURSER_REGISTRATION=off", "PURSER_DATA_DIR=/data", "PURSER_ADMIN=unix//data/admin.sock|0600",
 			"XDG_CONFIG_HOME=/data/config", "XDG_DATA_HOME=/data/share",
 		} {
 			if !slices.Contains(c.Env, setting) {

@@ -35,6 +35,8 @@ func doorAttacks() []attack {
 		{group: doors, name: "rebinding", tries: "a page in a browser gets to the API by a name of its own (DNS rebinding)", run: rebinding},
 		{group: doors, name: "cross-site", tries: "a page in a browser posts to the API", run: crossSite},
 		{group: doors, name: "config-secrets", tries: "GET /config/ is searched for secrets", run: configSecrets},
+		{group: doors, name: "foreign-hosts", tries: "the agent asks the proxy for a host that is none of yours, and gets an empty 200", run: foreignHosts, proxied: true},
+		{group: doors, name: "open-proxy", tries: "a stranger makes a key and uses the proxy to get elsewhere", run: openProxy, proxied: true},
 		{group: doors, name: "admin-endpoint", tries: "an agent on this machine reaches your admin endpoint", run: adminEndpoint},
 		{group: doors, name: "secrets-in-logs", tries: "everything that purser logged is searched for keys, secrets and payments", run: secretsInLogs, last: true},
 	}
@@ -318,20 +320,6 @@ func leaks(where, text string, secrets []string) (story []string) {
 		}
 	}
 	return story
-}
-
-// adminEndpoint judges the address of the user's own admin endpoint, without a request.
-func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
-	switch at := e.main.yours.admin; {
-	case at == "off":
-		return held("your admin endpoint is off"), nil
-	case strings.HasPrefix(at, "unix/"):
-		return held("your admin endpoint is a socket: %s", at), nil
-	case at == "":
-		return off("your admin endpoint is at localhost:2019, where agents on this machine can change limits; a socket would be safe (admin)"), nil
-	default:
-		return off("your admin endpoint is at %s, where agents that reach it can change limits; a socket would be safe (admin)", at), nil
-	}
 }
 
 // inHeader matches text that may be the value of a payment header.

@@ -48,12 +48,15 @@ func rpcStandIn(t *testing.T, id string, latest time.Time) string {
 	return s.URL
 }
 
+// closedSite is oneSite with an admin endpoint and a registration that are closed to others.
+var closedSite = strings.Replace(oneSite, `{"apps":{"purser":{}`, `{"admin":{"listen":"unix//run/purser/admin.sock"},"apps":{"purser":{"registration":"off"}`, 1)
+
 // subject is an installation in an empty folder.
 func subject(t *testing.T, variables map[string]string) Subject {
 	t.Helper()
 	dir := t.TempDir()
 	return Subject{
-		Config: []byte(oneSite), Getenv: func(name string) string { return variables[name] }, Now: time.Now, Silence: "no answer",
+		Config: []byte(closedSite), Getenv: func(name string) string { return variables[name] }, Now: time.Now, Silence: "no answer",
 		Path: func(path string) string {
 			if filepath.IsAbs(path) {
 				return path
@@ -87,7 +90,7 @@ func TestExamineAFreshFolder(t *testing.T) {
 	r := examined(t, subject(t, nil))
 	for check, want := range map[string]string{
 		"running": "warn no purser runs here: no answer. It would listen on ", "rpc": "warn base: none.", "wallets": "warn not looked at", "disk": "ok ",
-		"variables": "ok all are known", "permissions": "ok 0 files", "limits": "ok proxy: a key spends at most 1 USDC a payment, 10 USDC a day", "authority": "ok none yet",
+		"variables": "ok all are known", "permissions": "ok 0 files", "limits": "ok proxy: a key spends at most 1 USDC a payment, 10 USDC a day", "authority": "ok none yet", "exposure": "ok ",
 	} {
 		if got := r.of(check); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", check, got, want)
@@ -153,6 +156,23 @@ func TestClocks(t *testing.T) {
 		if got := clock("base", c.off, c.dated, c.age)[0]; got.Result != c.want {
 			t.Errorf("%s, %s, %v: %+v, want %s", c.off, c.age, c.dated, got, c.want)
 		}
+	}
+}
+
+// What the shipped Caddyfile protects against, and another configuration leaves open, fails.
+func TestExamineExposure(t *testing.T) {
+	t.Parallel()
+	s := subject(t, nil)
+	s.Config = []byte(oneSite)
+	r := examined(t, s)
+	got := r.of("exposure")
+	for _, want := range []string{"FAIL Caddy's admin endpoint is at localhost:2019", "admin unix//run/purser/admin.sock", "FAIL POST /api-keys at [::]:9402", "PURSER_REGISTRATION=off"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %s", want, got)
+		}
+	}
+	if r.Failed != 2 {
+		t.Errorf("%d failed", r.Failed)
 	}
 }
 
