@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -79,6 +81,42 @@ func TestBareLogHasNoSecrets(t *testing.T) {
 		if i := strings.Index(string(log), secretValue(h)); i >= 0 {
 			t.Errorf("%s is in the log: %s", h, log[max(0, i-300):i+40])
 		}
+	}
+}
+
+// The same holds over HTTP/2. HTTP/3 would go around it, so a site with a door does not offer it.
+func TestBareLogOverTLS(t *testing.T) {
+	s := newSite(t)
+	logged := filepath.Join(t.TempDir(), "log")
+	s.global = "local_certs\n\tskip_install_trust\n\tauto_https disable_redirects"
+	text := replaceOnce(t, s.caddyfile(), "level WARN", "output file "+logged)
+	text = replaceOnce(t, text, "http://:", "https://localhost:")
+	mustLoad(t, replaceOnce(t, text, "\troute {", "\tlog\n\troute {"))
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a certificate of its own
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://localhost:%d/v1/spend", s.port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Api-Key", secretValue("X-Api-Key"))
+	var resp *http.Response
+	eventually(t, "the certificate is made", func() bool {
+		resp, err = client.Do(r)
+		return err == nil
+	})
+	_ = resp.Body.Close()
+	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("Alt-Svc") != "" {
+		t.Errorf("%s %s, Alt-Svc %q", resp.Proto, resp.Status, resp.Header.Get("Alt-Svc"))
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(logged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), "HTTP/2.0") || strings.Contains(string(log), secretValue("X-Api-Key")) {
+		t.Errorf("%s", log)
 	}
 }
 

@@ -123,6 +123,29 @@ func TestCreateKeyWithoutInternalSecret(t *testing.T) {
 	}
 }
 
+// The holder of the internal secret answers for a key without an organization, which may then use a proxy
+// that strangers reach. A stranger's key may not.
+func TestKeysThatRelay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		body   string
+		header []string
+		want   bool
+	}{
+		{`{}`, nil, false},
+		{`{}`, []string{"X-Internal-Secret", "a wrong one"}, false},
+		{`{}`, []string{"X-Internal-Secret", internalSecret}, true},
+		{`{"organization_id":"org"}`, []string{"X-Internal-Secret", internalSecret}, true},
+	} {
+		secret := w.call("POST", "/api-keys", "", c.body, c.header...).is(201, "").text("key")
+		key, err := w.payer.Resolve(t.Context(), secret)
+		if err != nil || key.Relays() != c.want {
+			t.Errorf("%s, %v: relays %t, %v", c.body, c.header, key.Relays(), err)
+		}
+	}
+}
+
 func TestCreateKeyRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.api.KeyRate = 0 })

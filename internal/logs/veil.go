@@ -52,14 +52,14 @@ func (v *Veil) Cover(next http.Handler) http.Handler {
 		if v.Answers {
 			w = &veiledAnswer{ResponseWriter: w}
 		}
-		taken := http.Header{}
+		var taken http.Header
 		for _, name := range secretHeaders {
-			take(taken, r.Header, name)
+			taken = take(taken, r.Header, name)
 		}
 		if v.Credentials {
-			take(taken, r.Header, proxyCredentials)
+			taken = take(taken, r.Header, proxyCredentials)
 		}
-		if len(taken) > 0 {
+		if taken != nil {
 			r = r.WithContext(context.WithValue(r.Context(), veiledKey{}, veiled{taken}))
 			r.Header = maps.Clone(r.Header)
 			maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return taken[name] != nil })
@@ -68,10 +68,16 @@ func (v *Veil) Cover(next http.Handler) http.Handler {
 	})
 }
 
-func take(into, from http.Header, name string) {
-	if values, ok := from[name]; ok {
-		into[name] = values
+func take(into, from http.Header, name string) http.Header {
+	values, ok := from[name]
+	if !ok {
+		return into
 	}
+	if into == nil {
+		into = http.Header{}
+	}
+	into[name] = values
+	return into
 }
 
 // Lift gives a request the headers back that a Veil took from it.
