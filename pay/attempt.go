@@ -111,18 +111,39 @@ func (a *Attempt) finishOnPanic() {
 	}
 }
 
+// Deliver is Finish for an answer that has been written in full. watch begins to wait for the client's
+// acknowledgement: see [Payment.Answered]. Nil, and a nil wait: there is none to be had.
+func (a *Attempt) Deliver(watch func() (wait func() bool)) {
+	if a.done || a.hold == nil || watch == nil {
+		a.Finish(true)
+		return
+	}
+	wait := watch()
+	if wait == nil {
+		a.Finish(true)
+		return
+	}
+	a.done = true
+	a.hold.write(a.payer.now())
+	go func() { a.release(wait(), true) }() // waited for by Close through background
+}
+
 func (a *Attempt) finish(answered, wait bool) {
 	if a.done {
 		return
 	}
 	a.done = true
-	if a.hold == nil {
-		return
+	if a.hold != nil {
+		a.release(answered, wait)
 	}
+}
+
+// release ends the hold and the lease.
+func (a *Attempt) release(answered, wait bool) {
 	if !a.started.IsZero() {
 		a.payer.opts.Observer.Took("send", time.Since(a.started))
 	}
-	a.hold.end(answered && !a.row.waitsForReceipt())
+	a.payer.end(a.hold, answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
 	before, settlement := a.delayed.withdraw()
 	if settlement != nil {

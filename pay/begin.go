@@ -39,11 +39,15 @@ type CallIdentity struct {
 	Anew bool
 	// Again: the call gets this payment and no new one.
 	Again string
+	// Arrival holds when the call began; nil: that tells it from no other.
+	Arrival *Arrival
+	// Repeated: the call gets this payment, which was answered meanwhile, if that lives. "": none.
+	Repeated string
 	// Resend: a repeat of a settled payment sends the payload once more (proxy, transport). Without
 	// it a repeat gets the stored answer (REST).
 	Resend bool
-	// Attended reports whether a payment's first caller is still waiting on this node. Such a
-	// payment belongs to that caller (docs/design.md §3, repeats without a key).
+	// Attended reports whether a payment belongs to another caller on this node (docs/design.md §3,
+	// repeats without a key).
 	Attended func(paymentID string) bool
 	// Held reports whether this node has a grip on a payment's lease, whatever the clock
 	// says of the lease. A clock that jumped must not let a second send begin.

@@ -5,16 +5,20 @@ import (
 	"time"
 )
 
-// caller is the context of the program whose call is being served. It ends when the caller
-// leaves. Every question whether the caller has left is asked here.
-type caller struct{ context.Context }
+// caller is the program whose call is being served. Its context ends when it leaves. Every question
+// whether the caller has left is asked here.
+type caller struct {
+	context.Context
+	gone func() bool // see Request.Gone; nil: the context tells
+}
 
 // left reports whether the caller has left.
-func (c caller) left() bool { return c.Err() != nil }
+func (c caller) left() bool { return c.Err() != nil || c.gone != nil && c.gone() }
 
-// attended reports whether the first caller of a payment waits on this node, or has its answer
-// before the release is written. The next call is then a purchase of its own.
-func (p *Payer) attended(id string) bool {
+// attended reports whether a payment of this node belongs to another caller than that of a call: to one
+// that is waiting, or that has its answer before the release is written. The call is then a purchase of
+// its own. A call that comes while the other caller's answer is not acknowledged yet has to wait.
+func (p *Payer) attended(id string, a *Arrival, anew bool) bool {
 	p.mu.Lock()
 	h := p.holds[id]
 	p.mu.Unlock()
@@ -25,8 +29,31 @@ func (p *Payer) attended(id string) bool {
 	case <-h.over:
 		return h.answered
 	default:
-		return !h.caller.left()
 	}
+	switch wrote := h.written(); {
+	case wrote.IsZero() && h.caller.left():
+		return false
+	case anew || a == nil:
+		return true
+	default:
+		return !a.repeats(h.began) && (wrote.IsZero() || a.at.Before(wrote))
+	}
+}
+
+// repeats reports whether a call that finds a payment busy is no purchase beside it, however the
+// payment's own caller fares.
+func (p *Payer) repeats(b *Begin, busy *Payment) bool {
+	if b.IdempotencyKey != "" || b.Again != "" || b.Anew || b.Arrival == nil {
+		return false
+	}
+	p.mu.Lock()
+	h := p.holds[busy.ID]
+	p.mu.Unlock()
+	if h == nil { // another node's
+		return b.Arrival.repeats(busy.Began())
+	}
+	wrote := h.written()
+	return b.Arrival.repeats(h.began) && (wrote.IsZero() || b.Arrival.at.Before(wrote))
 }
 
 // callerGrace bounds the wait for news of an identical call.
@@ -73,8 +100,30 @@ func (p *Payer) identical(b *Begin, own *hold) []*hold {
 	return same
 }
 
+// write notes that all of the caller's answer is on its way.
+func (h *hold) write(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = at
+}
+
+// written returns when all of the caller's answer was on its way, zero if it is not. A call that begins
+// later may come from a client that has its answer.
+func (h *hold) written() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wrote
+}
+
 // end notes how the attempt ended, before its release is written.
-func (h *hold) end(answered bool) {
+func (p *Payer) end(h *hold, answered bool) {
 	h.answered = answered
+	if answered && !h.keyed {
+		at := h.written()
+		if at.IsZero() {
+			at = p.now()
+		}
+		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, ended: at})
+	}
 	close(h.over)
 }

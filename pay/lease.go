@@ -15,18 +15,21 @@ type hold struct {
 	// keyID and identity recognize repeats without an idempotency key.
 	keyID    string
 	identity Hash
+	keyed    bool // its call has an idempotency key
 	// sending ends when the lease is lost: the send must stop then.
 	sending context.Context
 	lose    context.CancelCauseFunc
 	done    chan struct{} // closed once the lease is released or given up
 
 	caller caller
+	began  time.Time     // when its call did
 	over   chan struct{} // closed when the attempt ends
 	// answered says how the attempt ended. It is written before over is closed.
 	answered bool
 	number   uint64 // holds are numbered in the order in which they were made
 
 	mu       sync.Mutex
+	wrote    time.Time // when all of the answer was on its way to the caller; zero: not yet
 	timer    *time.Timer
 	finished bool
 }
@@ -34,7 +37,10 @@ type hold struct {
 // grip registers an attempt for a payment before the store knows it, so that no other call on
 // this node takes its caller for one that has left.
 func (p *Payer) grip(c caller, id string, b *Begin) *hold {
-	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, caller: c, done: make(chan struct{}), over: make(chan struct{})}
+	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, keyed: b.IdempotencyKey != "", caller: c, began: p.now(), done: make(chan struct{}), over: make(chan struct{})}
+	if b.Arrival != nil {
+		h.began = b.Arrival.at
+	}
 	h.sending, h.lose = context.WithCancelCause(context.WithoutCancel(c))
 	p.mu.Lock()
 	p.grips++

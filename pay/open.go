@@ -44,7 +44,13 @@ type Request struct {
 	// exactly its terms; any other one needs an approval of its own.
 	Approved *Approval
 
+	// Arrival is when the call began; nil: it begins now. The door ends it.
+	Arrival *Arrival
+	// Gone reports whether the caller has left before its context ends; nil: the context tells.
+	Gone func() bool
+
 	withdrawal *Withdrawal // nil: the call answers a seller's challenge
+	repeated   string      // the payment that the call has waited for, and repeats
 }
 
 // HTTPRequest identifies a request at the proxy and the transport.
@@ -100,6 +106,10 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 		return nil, err
 	}
 	r = r.withoutUserinfo()
+	if r.Arrival == nil && r.withdrawal == nil {
+		r.Arrival = p.Arrive(r.Key.ID)
+		defer r.Arrival.Decided()
+	}
 	started := time.Now()
 	a, err := p.attempt(ctx, r)
 	if err != nil {
@@ -109,6 +119,7 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 		return nil, err
 	}
 	a.opened = started
+	r.Arrival.Decided()
 	return a, nil
 }
 
@@ -136,7 +147,7 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
 	for changes, looked := 0, false; ; {
-		a, busy, err := p.try(caller{ctx}, r)
+		a, busy, err := p.try(caller{ctx, r.Gone}, &r)
 		var short *FailedError
 		switch {
 		case a != nil:
@@ -211,9 +222,9 @@ func (p *Payer) keyAgain(ctx context.Context, id string) (Key, error) {
 }
 
 // try makes one pass through the journal. It returns the payment while that is busy.
-func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
+func (p *Payer) try(by caller, r *Request) (_ *Attempt, busy *Payment, _ error) {
 	deciding, decided := p.stage(by, "decide", "")
-	b, c, err := p.propose(deciding, r)
+	b, c, err := p.propose(deciding, *r)
 	decided(err)
 	defer func() { c.unused() }()
 	if err != nil {
@@ -229,6 +240,9 @@ func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
 	case Held:
 		return nil, nil, &ApprovalError{Approval: *begun.Approval}
 	case Busy:
+		if p.repeats(b, begun.Payment) {
+			r.repeated = begun.Payment.ID
+		}
 		return nil, begun.Payment, nil
 	case Expired:
 		return nil, nil, &OpenError{Payment: begun.Payment}

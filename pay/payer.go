@@ -123,6 +123,7 @@ type Payer struct {
 	eventIDs   eventIDs
 	paymentIDs eventIDs // of the same form
 	delays     delays
+	arrivals   arrivals
 	senders    senders // of transactions
 	telling    telling
 	waits      waits
@@ -187,6 +188,7 @@ func New(o Options) (*Payer, error) {
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:   newTelling(),
+		arrivals:  arrivals{of: map[string]*undecided{}},
 		waits:     newWaits(),
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil

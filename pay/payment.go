@@ -160,6 +160,10 @@ type Payment struct {
 	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.
 	Charged x402.Amount `json:"Charged,omitzero"`
 
+	// Waited holds how long the call was on its way before Created, to tell a repeat from a purchase beside
+	// it. Less than 100 ms are not kept.
+	Waited time.Duration `json:"Waited,omitzero"`
+
 	Lease Lease `json:"Lease"`
 	// Answered: the caller got its answer in full and without an error status.
 	Answered bool `json:"Answered,omitempty"`
@@ -222,6 +226,9 @@ func (p *Payment) Sendable(now time.Time) bool {
 func (p *Payment) Lives() bool {
 	return p.Doubted || p.State == Settled || p.State == Open && !p.Refused
 }
+
+// Began returns when the call began that the payment was made for.
+func (p *Payment) Began() time.Time { return p.Created.Add(-p.Waited) }
 
 // Awaited reports whether a repeat without an idempotency key may still get this payment.
 func (p *Payment) Awaited() bool {

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -63,7 +64,8 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 	id := CallIdentity{
 		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
-		Resend: r.HTTP != nil, Attended: p.attended, Held: p.held,
+		Resend: r.HTTP != nil, Held: p.held,
+		Attended: func(paymentID string) bool { return p.attended(paymentID, r.Arrival, r.Anew) },
 	}
 	if r.HTTP != nil {
 		body, _ := r.HTTP.Body.MarshalText()
@@ -72,6 +74,9 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 		id.Fingerprint = HashOf("rest", r.URL, t.String())
 	}
 	id.Identity = HashOf(r.Task, hex.EncodeToString(id.Fingerprint[:]))
+	if r.IdempotencyKey == "" && r.Again == "" && r.Arrival != nil {
+		id.Arrival, id.Repeated = r.Arrival, cmp.Or(r.repeated, r.Arrival.repeated(id.Identity))
+	}
 	return id
 }
 
@@ -123,7 +128,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 		ID: c.id, KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
 		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
 		Created: now, Fingerprint: of.Fingerprint, Identity: of.Identity, IdempotencyKey: r.IdempotencyKey,
-		Offer: c.offer, State: Open,
+		Offer: c.offer, State: Open, Waited: waited(r.Arrival, now),
 		Authorization: x402.Authorization{
 			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
 			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
@@ -135,6 +140,17 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	}
 	row.Check = p.nextCheck(row, now)
 	return row
+}
+
+// shortWait is not kept in rows.
+const shortWait = 100 * time.Millisecond
+
+// waited returns how long a call was on its way to its payment, to the millisecond.
+func waited(a *Arrival, now time.Time) time.Duration {
+	if a == nil || now.Sub(a.at) < shortWait {
+		return 0
+	}
+	return now.Sub(a.at).Truncate(time.Millisecond)
 }
 
 // terms returns the terms of the chosen requirement.

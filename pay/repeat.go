@@ -36,6 +36,15 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 		}
 		return b.serve(p), true, nil
 	}
+	if b.Repeated != "" && !b.Anew {
+		p, err := v.Payment(b.Repeated)
+		if err != nil {
+			return Begun{}, false, err
+		}
+		if p.Lives() && !p.Retired {
+			return b.serve(p), true, nil
+		}
+	}
 	var found *Begun
 	err := v.VisitAwaited(b.KeyID, b.Identity, b.Now, func(id string) (bool, error) {
 		if b.Attended != nil && b.Attended(id) {

@@ -137,7 +137,7 @@ func (p *Payer) AwaitApproval(ctx context.Context, r Request, err error) (*Appro
 	if !is || !held.pending() {
 		return nil, err
 	}
-	approved, err := p.awaitAnswer(caller{ctx}, r, held)
+	approved, err := p.awaitAnswer(caller{ctx, r.Gone}, r, held)
 	if err != nil {
 		p.reportRefusal(ctx, r, err)
 	}

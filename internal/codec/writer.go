@@ -118,6 +118,7 @@ func EncodeRow(p *pay.Payment) []byte {
 	}
 	w.optionalAmount(50, p.Charged)
 	w.text(51, p.SellerSaid)
+	w.number(52, uint64(max(p.Waited, 0)/time.Millisecond)) //nolint:gosec // not negative
 	return w.row()
 }
 

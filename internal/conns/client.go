@@ -1,0 +1,195 @@
+package conns
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of the time after which a client that is not heard of counts as gone.
+const (
+	keepAliveIdle = 15 * time.Second
+	// userTimeout bounds how long the client's side may leave bytes unacknowledged, or its window shut.
+	userTimeout = time.Minute
+)
+
+// Bounds of the wait for a client's acknowledgement of an answer.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 50 * time.Millisecond
+	// ackQuiet bounds the time in which nothing more is acknowledged, ackWait all of it.
+	ackQuiet = 5 * time.Second
+	ackWait  = 30 * time.Second
+	// closeWait bounds the wait for a client that has all of its answer to close the connection.
+	closeWait = time.Second
+)
+
+type connKey struct{}
+
+// client is the connection that requests come from, as far as it is known.
+type client struct {
+	words  rephrased       // nil: the connection is not read ahead
+	socket syscall.RawConn // nil: the connection has none
+	unix   bool            // a Unix socket
+}
+
+// In keeps a connection in the context of its requests, for the functions of this package. It is for
+// http.Server.ConnContext. The connection may be wrapped: see [below]. A client whose machine is gone is
+// noticed within a minute from here on.
+func In(ctx context.Context, c net.Conn) context.Context {
+	if clientOf(ctx) != nil {
+		return ctx
+	}
+	var is client
+	for ; c != nil; c = below(c) {
+		if own, ok := c.(rephrased); ok && is.words == nil {
+			is.words = own
+		}
+		if s, ok := c.(syscall.Conn); ok {
+			is.socket, _ = s.SyscallConn()
+			_, is.unix = c.(*net.UnixConn)
+			tune(c)
+			break
+		}
+	}
+	if is.words == nil && is.socket == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, connKey{}, &is)
+}
+
+// InDoor is In for a door that pays: it does not pay for requests whose client could leave unseen, see
+// [Blind].
+func InDoor(ctx context.Context, c net.Conn) context.Context {
+	in := In(ctx, c)
+	if clientOf(in) == nil {
+		return context.WithValue(ctx, connKey{}, new(client))
+	}
+	return in
+}
+
+func clientOf(ctx context.Context) *client {
+	c, _ := ctx.Value(connKey{}).(*client)
+	return c
+}
+
+// below returns the connection that another one is made of, nil if that is not known. TLS and the PROXY
+// protocol tell it. Others embed it, by the name that Go gives to it.
+func below(c net.Conn) net.Conn {
+	switch c := c.(type) {
+	case interface{ NetConn() net.Conn }:
+		return c.NetConn()
+	case interface{ Raw() net.Conn }:
+		return c.Raw()
+	}
+	v := reflect.Indirect(reflect.ValueOf(c))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	field, has := v.Type().FieldByName("Conn")
+	if !has || !field.IsExported() {
+		return nil
+	}
+	v, err := v.FieldByIndexErr(field.Index)
+	if err != nil {
+		return nil
+	}
+	inner, _ := v.Interface().(net.Conn)
+	return inner
+}
+
+// tune has the system find out that a client's machine is gone. Errors change nothing: the client is then
+// noticed later.
+func tune(c net.Conn) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveIdle, Count: 3})
+	bound(tcp, userTimeout)
+}
+
+// Unbound lets the client of a connection that is nobody's purchase stop reading for as long as it likes.
+func Unbound(c net.Conn) {
+	for ; c != nil; c = below(c) {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			bound(tcp, 0)
+			return
+		}
+	}
+}
+
+// Gone reports whether the client of a request has ended its side of the connection, also while net/http
+// does not read from that.
+func Gone(ctx context.Context) bool {
+	c := clientOf(ctx)
+	if c == nil || c.socket == nil {
+		return false
+	}
+	gone := false
+	err := c.socket.Control(func(fd uintptr) { gone = ended(int(fd)) })
+	return gone || err != nil
+}
+
+// Blind reports whether the client of a request at a door could leave without being noticed.
+func Blind(ctx context.Context) bool {
+	c := clientOf(ctx)
+	return c != nil && c.words == nil && (c.socket == nil || !Looks)
+}
+
+// Closes reports whether a client has announced that it closes the connection behind the answer.
+func Closes(h http.Header) bool {
+	for _, v := range h.Values("Connection") {
+		for token := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), "close") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Acknowledged begins to watch the end of an answer that has been written. The returned function waits until
+// the client's system has acknowledged all of it, and reports whether it has. It must be called once, from
+// any goroutine, and returns after half a minute at most. Nil: that cannot be known.
+//
+// The system of a client acknowledges what it has got, and a relay between them what it has got. So a client
+// that has announced to close the connection must do so as well: see [Closes]. The server's own end of the
+// connection is held back for that time, a second at most.
+func Acknowledged(ctx context.Context, closes bool) func() bool {
+	c := clientOf(ctx)
+	if c == nil || c.socket == nil || !Looks {
+		return nil
+	}
+	s, err := duplicate(c.socket, c.unix)
+	if err != nil { // the connection is closed already, or there are too many
+		return func() bool { return false }
+	}
+	return func() bool {
+		defer s.close()
+		return s.await(closes)
+	}
+}
+
+// Linger waits until the client closes a connection of which Acknowledged knows nothing, if the client has
+// announced that, and if all of the answer has been written. It reports false if the client does not.
+func Linger(w http.ResponseWriter, r *http.Request) bool {
+	if !Closes(r.Header) || w.Header().Get("Content-Length") == "" {
+		return true
+	}
+	if c := clientOf(r.Context()); c != nil && c.socket != nil && Looks {
+		return true
+	}
+	wait := time.NewTimer(closeWait)
+	defer wait.Stop()
+	select {
+	case <-r.Context().Done():
+		return true
+	case <-wait.C:
+		return false
+	}
+}

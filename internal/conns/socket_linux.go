@@ -1,0 +1,113 @@
+package conns
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Looks: the system tells what has become of a connection without reading from it.
+const Looks = true
+
+// ended reports whether the other side has closed, or broken off, its direction of a connection. What it has
+// sent before need not have been read.
+func ended(fd int) bool {
+	look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} //nolint:gosec // descriptors are small
+	n, err := unix.Poll(look, 0)
+	return err == nil && n > 0
+}
+
+// bound sets how long bytes may stay unacknowledged; 0: as long as the system likes.
+func bound(c *net.TCPConn, d time.Duration) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	})
+}
+
+// sent is a socket that an answer was written to. It is a duplicate: the connection stays open until it is
+// closed, whatever the server does.
+type sent struct {
+	fd   int
+	unix bool
+	end  uint64 // the position up to which must be acknowledged; 0: not known yet
+}
+
+func duplicate(c syscall.RawConn, isUnix bool) (s *sent, err error) {
+	if refused := c.Control(func(fd uintptr) {
+		var n int
+		n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		s = &sent{fd: n, unix: isUnix}
+	}); refused != nil {
+		return nil, refused
+	}
+	return s, err
+}
+
+func (s *sent) close() { _ = unix.Close(s.fd) }
+
+// await looks, less and less often, until all is acknowledged and, if the client is to close the connection,
+// that has happened.
+func (s *sent) await(closes bool) bool {
+	begun := time.Now()
+	var (
+		acked  bool
+		last   uint64
+		change = begun // when more was acknowledged, or all
+	)
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		time.Sleep(pause)
+		now := time.Now()
+		if !acked {
+			at, all, lost := s.look()
+			if lost {
+				return false
+			}
+			if acked = all; all || at != last {
+				last, change = at, now
+			}
+		}
+		switch {
+		case acked && (!closes || ended(s.fd)):
+			return true
+		case acked && now.Sub(change) > closeWait, now.Sub(change) > ackQuiet, now.Sub(begun) > ackWait:
+			return false
+		}
+	}
+}
+
+// look returns the position up to which is acknowledged, whether that is all, and whether no more will be.
+//
+// Later answers on the connection may follow, so it asks for a position: that of all that was written when it
+// was called first, the end of the answer included. On a Unix socket there is no position, and what the other
+// side has not read when it closes the connection is an error.
+func (s *sent) look() (at uint64, all, lost bool) {
+	queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0, false, true
+	}
+	if s.unix {
+		if queued > 0 {
+			return uint64(queued), false, false
+		}
+		broken, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		return 0, true, err != nil || broken != 0
+	}
+	if queued == 0 {
+		return 0, true, false
+	}
+	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, false, true
+	}
+	if s.end == 0 {
+		s.end = info.Bytes_acked + uint64(queued) //nolint:gosec // not negative
+	}
+	all = info.Bytes_acked >= s.end
+	return info.Bytes_acked, all, !all && info.State == unix.BPF_TCP_CLOSE
+}

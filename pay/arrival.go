@@ -1,0 +1,121 @@
+package pay
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// apart is the time within which identical calls begin that are purchases of their own. Of calls
+// that begin further apart and overlap, the later one is a repeat (docs/design.md §3, repeats without a
+// key): its client may have given the earlier one up on a connection that broke without a word.
+const apart = time.Second
+
+// Arrival is a call that has begun and may get a payment. The doors make it before they know what it
+// costs, because a seller may take long to say so.
+type Arrival struct {
+	at    time.Time
+	keyID string
+	all   *arrivals
+	place *list.Element // nil once the call is decided; guarded by arrivals.mu
+}
+
+// ending is a payment whose call has been answered.
+type ending struct {
+	identity     Hash
+	paymentID    string
+	began, ended time.Time
+}
+
+// arrivals holds the calls that are undecided, by key, and the answered ones that an undecided one may
+// be a repeat of. It forgets those with the last call that could be.
+type arrivals struct {
+	mu sync.Mutex
+	of map[string]*undecided
+}
+
+// undecided holds the calls of a key, the oldest first, and what they may be repeats of.
+type undecided struct {
+	calls list.List
+	ended []ending
+}
+
+// Arrive notes that a call of a key has begun. The caller ends it with Decided.
+func (p *Payer) Arrive(keyID string) *Arrival {
+	a := &Arrival{at: p.now(), keyID: keyID, all: &p.arrivals}
+	a.all.mu.Lock()
+	defer a.all.mu.Unlock()
+	of := a.all.of[keyID]
+	if of == nil {
+		of = new(undecided)
+		a.all.of[keyID] = of
+	}
+	a.place = of.calls.PushBack(a)
+	return a
+}
+
+// Decided ends an arrival: the call has its payment, or gets none. Once is enough.
+func (a *Arrival) Decided() {
+	if a == nil {
+		return
+	}
+	a.all.mu.Lock()
+	defer a.all.mu.Unlock()
+	of := a.all.of[a.keyID]
+	if a.place == nil {
+		return
+	}
+	of.calls.Remove(a.place)
+	a.place = nil
+	first := of.calls.Front()
+	if first == nil {
+		delete(a.all.of, a.keyID)
+		return
+	}
+	oldest := first.Value.(*Arrival).at
+	kept := of.ended[:0]
+	for _, e := range of.ended {
+		if e.ended.After(oldest) {
+			kept = append(kept, e)
+		}
+	}
+	clear(of.ended[len(kept):])
+	of.ended = kept
+}
+
+// end notes that a payment's caller was answered. It is kept for the calls that are undecided by now and
+// did not begin together with the payment's.
+func (all *arrivals) end(keyID string, e ending) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	of := all.of[keyID]
+	if of == nil {
+		return
+	}
+	for _, edge := range []*list.Element{of.calls.Front(), of.calls.Back()} {
+		if a := edge.Value.(*Arrival); a.repeats(e.began) && a.at.Before(e.ended) {
+			of.ended = append(of.ended, e)
+			return
+		}
+	}
+}
+
+// repeats reports whether the call is no purchase beside an identical one that began then.
+func (a *Arrival) repeats(began time.Time) bool { return a.at.Sub(began).Abs() > apart }
+
+// repeated returns the newest payment that was answered while this call was on its way, and that the call
+// repeats; "": none.
+func (a *Arrival) repeated(identity Hash) (paymentID string) {
+	a.all.mu.Lock()
+	defer a.all.mu.Unlock()
+	of := a.all.of[a.keyID]
+	if of == nil {
+		return ""
+	}
+	for _, e := range of.ended {
+		if e.identity == identity && a.repeats(e.began) && a.at.Before(e.ended) {
+			paymentID = e.paymentID
+		}
+	}
+	return paymentID
+}
