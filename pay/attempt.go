@@ -111,21 +111,21 @@ func (a *Attempt) finishOnPanic() {
 	}
 }
 
-// Deliver is Finish for an answer that has been written in full. watch begins to wait for the client's
-// acknowledgement: see [Payment.Answered]. Nil, and a nil wait: there is none to be had.
-func (a *Attempt) Deliver(watch func() (wait func() bool)) {
-	if a.done || a.hold == nil || watch == nil {
-		a.Finish(true)
+// Deliver is Finish for a door that can tell whether the caller has got an answer that was written in full.
+// watch returns a function that waits for that; nil: it cannot be told, and the writing counts.
+func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
+	if a.done || a.hold == nil || !written {
+		a.Finish(written)
 		return
 	}
-	wait := watch()
-	if wait == nil {
+	got := watch()
+	if got == nil {
 		a.Finish(true)
 		return
 	}
 	a.done = true
 	a.hold.write(a.payer.now())
-	go func() { a.release(wait(), true) }() // waited for by Close through background
+	go func() { a.release(got(), true) }() // waited for by Close through background
 }
 
 func (a *Attempt) finish(answered, wait bool) {

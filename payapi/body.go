@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/strictjson"
 )
@@ -55,7 +56,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	}
 	// The caller's presence is checked before the answer goes out. A client may leave at once with
 	// the whole answer, and was answered all the same.
-	waiting := r.Context().Err() == nil
+	waiting := r.Context().Err() == nil && !conns.Gone(r.Context())
 	w.WriteHeader(rep.status)
 	if r.Method == http.MethodHead || rep.body == nil {
 		return
@@ -70,7 +71,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 		return
 	}
 	failpoint.Here(failpoint.APIAnswered)
-	delivered = err == nil && waiting
+	delivered = err == nil && waiting && conns.Linger(w, r)
 }
 
 func encode(body any) ([]byte, error) {

@@ -3,11 +3,13 @@ package payapi
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -30,8 +32,13 @@ type payResult struct {
 
 // pay serves POST /v1/pay.
 func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
+	if conns.Blind(r.Context()) {
+		return reply{}, fmt.Errorf("the end of the client's request cannot be seen: %w", pay.ErrUnavailable)
+	}
+	arrival := a.payer.Arrive(key.ID)
+	defer arrival.Decided()
 	want, err := a.payRequest(r)
-	want.Key = key
+	want.Key, want.Arrival, want.Gone = key, arrival, func() bool { return conns.Gone(r.Context()) }
 	if err != nil {
 		if pay.Code(err) == pay.CodeHeader || isBusy(err) { // other faults are of the call, and not of a purchase
 			a.tellDeclined(want, err)
@@ -49,7 +56,20 @@ func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
 	}
 	failpoint.Here(failpoint.APIAnswering)
-	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
+	return reply{status: http.StatusOK, body: result, finish: func(written bool) {
+		attempt.Deliver(written, func() func() bool { return acknowledged(r, attempt) })
+	}}, nil
+}
+
+// acknowledged watches the end of an answer: see [pay.Attempt.Deliver]. A client that does not close its
+// connection, as it has announced, is taken for one without an answer once.
+func acknowledged(r *http.Request, attempt *pay.Attempt) func() bool {
+	w := conns.NewWatch(r.Context())
+	if w == nil {
+		return nil
+	}
+	closes := conns.Closes(r.Header.Values("Connection")...) && !attempt.Repeats()
+	return func() bool { return w.Acknowledged(closes) }
 }
 
 // attempt pays. A call that needs a person's approval waits for it outside its place, and pays the terms

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -41,9 +42,12 @@ type Call struct {
 	Client func() string
 
 	maxInvalid bool // MaxAmount could not be read
+	closes     bool // the client closes its connection behind the answer
 
 	mu       sync.Mutex
 	caller   context.Context
+	arrival  *pay.Arrival // nil until it is sent first
+	watch    *conns.Watch // see Watch; nil: there is none yet
 	memo     *memo
 	finished bool
 	arrived  time.Time     // when its request was first sent on
@@ -79,7 +83,7 @@ func (c *Call) readKey() error {
 	}
 	key, err := c.ReadKey(c.caller)
 	switch {
-	case c.caller.Err() != nil:
+	case c.left():
 		return pay.ErrCallerGone
 	case err != nil:
 		return err
@@ -100,6 +104,7 @@ func (m *memo) unanswered() {
 // Ask reads what the client of the incoming request asks of its payment, from the request's header.
 func (c *Call) Ask(h http.Header) {
 	c.Anew = strings.EqualFold(h.Get(HeaderAgain), "new")
+	c.Closing(h.Values("Connection")...)
 	switch strings.ToLower(strings.Join(h.Values(HeaderDryRun), ",")) {
 	case "", "0", "false":
 	default:
@@ -135,21 +140,57 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
+// Closing reads the field Connection of the client's request. Ask does so as well, if the header has it.
+func (c *Call) Closing(connection ...string) { c.closes = c.closes || conns.Closes(connection...) }
+
+// Watch is for a door that does not end the call before its handler returns: it keeps the client's
+// connection until Finish.
+func (c *Call) Watch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished && c.watch == nil {
+		c.watch = conns.NewWatch(c.caller)
+	}
+}
+
+// left reports whether the client of the incoming request has left.
+func (c *Call) left() bool { return c.caller.Err() != nil || conns.Gone(c.caller) }
+
 // Finish ends the call, after a send that is under way. Once is enough: what comes later changes
-// nothing. answered says that the upstream's answer was written to the client in full. Anything else leaves the payment to the client's repeat. A door
-// that tells its client of a failure of its own calls Finish(false) before it does.
+// nothing. answered says that the upstream's answer was written to the client in full: the payment is
+// answered once the client has acknowledged it, see [conns.Watch]. Anything else leaves the payment
+// to the client's repeat. A door that tells its client of a failure of its own calls Finish(false) before
+// it does.
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.finished = true
+	c.arrival.Decided()
 	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
-		m.attempt.Finish(answered)
+		m.attempt.Deliver(answered, c.acknowledged)
 	}
+	c.watch.Drop()
+	c.watch = nil
 	c.body.release()
 	for _, b := range c.spare {
 		_ = b.Close()
 	}
+}
+
+// acknowledged watches the end of the answer: see [pay.Attempt.Deliver].
+func (c *Call) acknowledged() func() bool {
+	w := c.watch
+	if w == nil {
+		w = conns.NewWatch(c.caller)
+	}
+	if c.watch = nil; w == nil {
+		return nil
+	}
+	// A client that reads to the end of its connection never closes first. Its next call is taken for a
+	// repeat once, and not for ever.
+	closes := c.closes && !c.memo.repeats
+	return func() bool { return w.Acknowledged(closes) }
 }
 
 // content returns a reader of the request's body for one more attempt, nil if it has none. It fails
@@ -189,7 +230,7 @@ func (c *Call) whole(req *http.Request) (content, error) {
 func (c *Call) Answering() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m := c.memo; m != nil && !m.ended && c.caller.Err() != nil {
+	if m := c.memo; m != nil && !m.ended && c.left() {
 		m.unanswered()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -16,7 +17,7 @@ var errCallerUnknown = errors.New("the end of the client's request cannot be see
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
 func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again string) error {
-	if call.caller.Done() == nil {
+	if call.caller.Done() == nil || conns.Blind(call.caller) {
 		return errCallerUnknown
 	}
 	if err := call.readKey(); err != nil {
@@ -34,7 +35,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if again == "" { // what was journaled is brought to its end, however much is under way
 		leave, err := t.gate.Enter(call.caller, call.Key.ID)
 		if err != nil {
-			if call.caller.Err() != nil {
+			if call.left() {
 				err = pay.ErrCallerGone
 			}
 			return err
@@ -49,7 +50,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
 		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
-		Approved: call.approved, Redirects: m.placed,
+		Approved: call.approved, Redirects: m.placed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
 	}
 	if call.Dry {
 		giveBack()

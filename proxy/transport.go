@@ -57,6 +57,9 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 	}
 	call.mu.Lock()
 	defer call.mu.Unlock()
+	if call.arrival == nil && !call.finished {
+		call.arrival = t.payer.Arrive(call.Key.ID)
+	}
 	switch m := call.memo; {
 	case m != nil && (call.finished || !m.matches(req)):
 		return t.sendBeside(req, call)
@@ -149,6 +152,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 // payAnswer pays for the answer to an unpaid request, if that is a challenge.
 func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, bodiless bool) (*http.Response, string, error) {
 	if resp.StatusCode != http.StatusPaymentRequired {
+		call.arrival.Decided()
 		call.giveUp(resp)
 		t.redirects.answered(req, call, resp)
 		return resp, ResultPassed, nil

@@ -113,7 +113,7 @@ func tune(c net.Conn) {
 	bound(tcp, userTimeout)
 }
 
-// Unbound lets the client of a connection that is nobody's purchase stop reading for as long as it likes.
+// Unbound lets the client of a tunnel stop reading for as long as it likes.
 func Unbound(c net.Conn) {
 	for ; c != nil; c = below(c) {
 		if tcp, ok := c.(*net.TCPConn); ok {
@@ -141,9 +141,10 @@ func Blind(ctx context.Context) bool {
 	return c != nil && c.words == nil && (c.socket == nil || !Looks)
 }
 
-// Closes reports whether a client has announced that it closes the connection behind the answer.
-func Closes(h http.Header) bool {
-	for _, v := range h.Values("Connection") {
+// Closes reports whether the field Connection of a request says that the client closes the connection
+// behind the answer.
+func Closes(connection ...string) bool {
+	for _, v := range connection {
 		for token := range strings.SplitSeq(v, ",") {
 			if strings.EqualFold(strings.TrimSpace(token), "close") {
 				return true
@@ -153,32 +154,44 @@ func Closes(h http.Header) bool {
 	return false
 }
 
-// Acknowledged begins to watch the end of an answer that has been written. The returned function waits until
-// the client's system has acknowledged all of it, and reports whether it has. It must be called once, from
-// any goroutine, and returns after half a minute at most. Nil: that cannot be known.
-//
-// The system of a client acknowledges what it has got, and a relay between them what it has got. So a client
-// that has announced to close the connection must do so as well: see [Closes]. The server's own end of the
-// connection is held back for that time, a second at most.
-func Acknowledged(ctx context.Context, closes bool) func() bool {
+// Watch keeps the connection of a request open until it is known whether the client has got an answer. It
+// is made while the request is served, and ended by one call of Acknowledged or Drop.
+type Watch struct{ of *sent } // nil: the connection is closed already
+
+// NewWatch makes a Watch; nil if what becomes of an answer cannot be known.
+func NewWatch(ctx context.Context) *Watch {
 	c := clientOf(ctx)
 	if c == nil || c.socket == nil || !Looks {
 		return nil
 	}
 	s, err := duplicate(c.socket, c.unix)
 	if err != nil { // the connection is closed already, or there are too many
-		return func() bool { return false }
+		return new(Watch)
 	}
-	return func() bool {
-		defer s.close()
-		return s.await(closes)
+	return &Watch{s}
+}
+
+// Acknowledged waits, once an answer has been written, until the client's system has acknowledged all of it,
+// and reports whether it has. It returns after half a minute at most.
+//
+// A relay acknowledges what it has got as well. So a client that has announced to close the connection must
+// do so: see [Closes]. The server's own end of the connection is held back meanwhile, a second at most.
+func (w *Watch) Acknowledged(closes bool) bool {
+	defer w.Drop()
+	return w.of != nil && w.of.await(closes)
+}
+
+// Drop ends the watch of an answer that nobody waits for.
+func (w *Watch) Drop() {
+	if w != nil && w.of != nil {
+		w.of.close()
 	}
 }
 
-// Linger waits until the client closes a connection of which Acknowledged knows nothing, if the client has
+// Linger waits until the client closes a connection of which there is no Watch, if the client has
 // announced that, and if all of the answer has been written. It reports false if the client does not.
 func Linger(w http.ResponseWriter, r *http.Request) bool {
-	if !Closes(r.Header) || w.Header().Get("Content-Length") == "" {
+	if !Closes(r.Header.Values("Connection")...) || w.Header().Get("Content-Length") == "" {
 		return true
 	}
 	if c := clientOf(r.Context()); c != nil && c.socket != nil && Looks {

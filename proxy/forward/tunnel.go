@@ -32,6 +32,7 @@ const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
 // run moves bytes until the tunnel is over. Both connections are closed on return.
 func (t *tunnel) run(client, upstream net.Conn) {
 	t.began = time.Now()
+	conns.Unbound(client)
 	defer upstream.Close()
 	defer client.Close()
 	stop := context.AfterFunc(t.life, func() {
