@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/exposure"
 )
 
@@ -45,6 +46,10 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 	if w.server != nil {
 		w.server.RegisterOnShutdown(a.stopWaiting)
 		veil(w.server)
+		w.server.RegisterConnContext(conns.InDoor)
+		if err := conns.CheckWrappers(w.server.ListenerWrappersRaw); err != nil {
+			return err
+		}
 	}
 	if a.taken == nil {
 		a.taken = sitesFree(ctx, w.server)

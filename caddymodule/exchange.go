@@ -24,11 +24,10 @@ const (
 // exchange is one incoming request and what the transport did for it, however often Caddy
 // sends it upstream.
 //
-// A transport does not learn when the answer has been written. So the exchange ends with
-// the request, and the payment counts as answered if the upstream's body was taken to its
-// end while the client was there, and the reverse proxy says that it wrote all of it.
-// (Meanwhile the client may have left because it had all of it.) A door that holds the
-// ResponseWriter ends its exchange itself.
+// A transport does not learn when the answer has been written. So the exchange ends with the request,
+// and the answer counts as written if the upstream's body was taken to its end while the client was
+// there, and the reverse proxy says that it wrote all of it. A door that holds the ResponseWriter ends
+// its exchange itself.
 type exchange struct {
 	tenant   *tenant
 	declined string      // why the request must not be paid for, or empty
@@ -133,6 +132,7 @@ func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response
 	if payment == nil {
 		return resp
 	}
+	x.call.Watch()
 	caddyhttp.SetVar(ctx, paymentVar, payment.ID)
 	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body = &upgraded{ReadWriteCloser: conn, x: x, ctx: ctx}

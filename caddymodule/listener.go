@@ -11,13 +11,9 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 )
 
-// Listener is a listener wrapper for the sites of purser's doors. It notices that a client
-// has left also when it had sent more than its request, which net/http does not: otherwise
-// the client's repeat would be a second purchase. And it bounds open connections: when there
-// is no room for a new one, the one is closed that has been without a request for longest.
-//
-// It is for sites without TLS. Put in front of the wrapper tls, it bounds the connections of
-// sites that have it, and does not notice more than net/http there.
+// Listener is a listener wrapper for the sites of purser's doors. It bounds open connections: when
+// there is no room for a new one, the one is closed that has been without a request for longest. And
+// it reads what clients send ahead. Sites with TLS have it in front of the wrapper tls.
 type Listener struct {
 	// MaxConnections is the largest number of connections of a site, or off. Default:
 	// {env.PURSER_MAX_CONNECTIONS}, else 8192.
@@ -48,7 +44,6 @@ func (l *Listener) Provision(ctx caddy.Context) error {
 	l.set = conns.NewSet(conns.Limits{Max: *all, MaxPeer: *peer, Dropped: metrics.Process.Dropped.Inc})
 	if s := siteOf(ctx); s != nil {
 		s.RegisterConnState(l.set.State)
-		s.RegisterConnContext(l.set.In)
 	}
 	return nil
 }

@@ -185,6 +185,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 		x.call = proxy.NewCall(pay.Key{ID: h.keyID}, h.door.task, proxy.IdempotencyKey(req.Header))
 		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return t.books.Key(ctx, h.keyID) }
 		x.call.Ask(req.Header)
+		x.call.Closing(from.header("Connection"))
 		x.call.URL = func() string { return asked(req.Context(), from) }
 		x.call.Client = x.call.URL
 	}

@@ -188,8 +188,8 @@ func TestMonthlyLimit(t *testing.T) {
 	)
 	for range parallel {
 		wg.Go(func() {
-			for made.Add(1) < limit { // one exists already
-				a, err := w.try(t.Context(), "POST", "/v1/pay", key, order(1))
+			for n := made.Add(1); n < limit; n = made.Add(1) { // one exists already
+				a, err := w.try(t.Context(), "POST", "/v1/pay", key, order(1, "requestUrl", fmt.Sprintf("%s/%d", bought, n)))
 				if err != nil || a.status != 200 {
 					t.Errorf("%v: %d %s", err, a.status, a.raw)
 					return

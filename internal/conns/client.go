@@ -2,6 +2,8 @@ package conns
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"reflect"
@@ -181,7 +183,7 @@ func (w *Watch) Acknowledged(closes bool) bool {
 	return w.of != nil && w.of.await(closes)
 }
 
-// Drop ends the watch of an answer that nobody waits for.
+// Drop ends the watch of an answer that was not written.
 func (w *Watch) Drop() {
 	if w != nil && w.of != nil {
 		w.of.close()
@@ -205,4 +207,24 @@ func Linger(w http.ResponseWriter, r *http.Request) bool {
 	case <-wait.C:
 		return false
 	}
+}
+
+// CheckWrappers refuses a server of Caddy's whose clients could leave unseen, by its listener wrappers: where
+// the system does not tell, the wrapper purser has to read ahead.
+func CheckWrappers(wrappers []json.RawMessage) error { return checkWrappers(wrappers, Looks) }
+
+func checkWrappers(wrappers []json.RawMessage, looks bool) error {
+	for _, raw := range wrappers {
+		var w struct {
+			Name string `json:"wrapper"`
+		}
+		if looks = looks || json.Unmarshal(raw, &w) == nil && w.Name == "purser"; looks {
+			break
+		}
+	}
+	if !looks {
+		return errors.New("purser: on this system a client could leave without being noticed, and its repeat would be paid again: " +
+			"put listener_wrappers { purser } into the servers option of the site (see xcaddy.Caddyfile)")
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package conns
 
 import (
+	"cmp"
+	"math"
 	"net"
 	"syscall"
 	"time"
@@ -35,7 +37,9 @@ func bound(c *net.TCPConn, d time.Duration) {
 type sent struct {
 	fd   int
 	unix bool
-	end  uint64 // the position up to which must be acknowledged; 0: not known yet
+	// Positions of what was written: when the watch was made, and when it looked first. The end of an answer
+	// is between them. 0: not known.
+	body, end uint64
 }
 
 func duplicate(c syscall.RawConn, isUnix bool) (s *sent, err error) {
@@ -46,7 +50,22 @@ func duplicate(c syscall.RawConn, isUnix bool) (s *sent, err error) {
 	}); refused != nil {
 		return nil, refused
 	}
+	if err == nil && !isUnix {
+		if queued, broken := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ); broken == nil && queued > 0 {
+			_, s.body = s.position(queued)
+		}
+	}
 	return s, err
+}
+
+// position returns how much the other side has acknowledged, whether the connection is over, and the position
+// of all that was written.
+func (s *sent) position(queued int) (info *unix.TCPInfo, end uint64) {
+	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return &unix.TCPInfo{State: unix.BPF_TCP_CLOSE}, math.MaxUint64
+	}
+	return info, info.Bytes_acked + uint64(queued) //nolint:gosec // not negative
 }
 
 func (s *sent) close() { _ = unix.Close(s.fd) }
@@ -84,8 +103,9 @@ func (s *sent) await(closes bool) bool {
 // look returns the position up to which is acknowledged, whether that is all, and whether no more will be.
 //
 // Later answers on the connection may follow, so it asks for a position: that of all that was written when it
-// was called first, the end of the answer included. On a Unix socket there is no position, and what the other
-// side has not read when it closes the connection is an error.
+// looked first, the end of the answer included. If the client has closed the connection by then, the body is
+// enough, because a server may write to such a connection. On a Unix socket there is no position, and what
+// the other side has not read when it closes the connection is an error.
 func (s *sent) look() (at uint64, all, lost bool) {
 	queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 	if err != nil {
@@ -101,13 +121,9 @@ func (s *sent) look() (at uint64, all, lost bool) {
 	if queued == 0 {
 		return 0, true, false
 	}
-	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return 0, false, true
-	}
-	if s.end == 0 {
-		s.end = info.Bytes_acked + uint64(queued) //nolint:gosec // not negative
-	}
-	all = info.Bytes_acked >= s.end
-	return info.Bytes_acked, all, !all && info.State == unix.BPF_TCP_CLOSE
+	info, end := s.position(queued)
+	s.end = cmp.Or(s.end, end)
+	over := info.State == unix.BPF_TCP_CLOSE
+	all = info.Bytes_acked >= s.end || over && info.Bytes_acked >= s.body
+	return info.Bytes_acked, all, !all && over
 }
