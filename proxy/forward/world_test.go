@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/proxytest"
@@ -26,6 +28,7 @@ type world struct {
 	*proxytest.World
 	forward *Proxy
 	server  *httptest.Server
+	via     string // the address of a relay that its clients use; "": none
 }
 
 // setup changes what a world is made of.
@@ -36,6 +39,8 @@ type setup struct {
 	guard   guard.Options
 	next    http.Handler // what is not proxy traffic
 	wrap    func(http.Handler) http.Handler
+	// conns is the server's ConnContext: by default that of purser's sites.
+	conns func(context.Context, net.Conn) context.Context
 }
 
 func newWorld(t *testing.T, change ...func(*setup)) *world {
@@ -45,6 +50,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		store: func(s pay.Store) pay.Store { return s },
 		guard: guard.Options{Rules: guard.Rules{AllowLoopback: true}},
 		next:  http.NotFoundHandler(),
+		conns: conns.InDoor,
 		wrap:  func(h http.Handler) http.Handler { return h },
 	}
 	for _, f := range change {
@@ -67,15 +73,17 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		}
 	})
 	next := s.next
-	w.server = httptest.NewServer(s.wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.server = httptest.NewUnstartedServer(s.wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Server", "front")
 		w.forward.ServeHTTP(rw, r, next)
 	})))
+	w.server.Config.ConnContext = s.conns
+	w.server.Start()
 	t.Cleanup(w.server.Close)
 	return w
 }
 
-func (w *world) addr() string { return w.server.Listener.Addr().String() }
+func (w *world) addr() string { return cmp.Or(w.via, w.server.Listener.Addr().String()) }
 
 // client is an agent that knows nothing of payments. user is its proxy login, "" for none.
 func (w *world) client(user *url.Userinfo) *http.Client {
