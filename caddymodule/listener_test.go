@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,22 @@ import (
 // At each door of the shipped configuration: a client that sent more than its request, and
 // then left, is seen leaving, so that its repeat is no purchase of its own.
 func TestShippedDoorsSeeClientsLeave(t *testing.T) {
+	testDoorsSeeClientsLeave(t, shipped(t), "\r\n")
+}
+
+// The same holds without the listener wrapper, and for a client that has sent more than the wrapper keeps.
+func TestDoorsSeeClientsLeaveWithoutWrapper(t *testing.T) {
+	wrapper := regexp.MustCompile(`(?s)\t\tlistener_wrappers \{.*?\n\t\t\}\n`)
+	bare := wrapper.ReplaceAllString(shipped(t), "")
+	if strings.Contains(bare, "listener_wrappers") || bare == shipped(t) {
+		t.Fatal("the shipped configuration has other wrappers")
+	}
+	testDoorsSeeClientsLeave(t, bare, "abc")
+	testDoorsSeeClientsLeave(t, shipped(t), strings.Repeat("x", 100<<10))
+}
+
+func testDoorsSeeClientsLeave(t *testing.T, config, ahead string) {
+	t.Helper()
 	f, v := newStandIn(t), newVendor(t)
 	f.hold = make(chan struct{})
 	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
@@ -25,7 +42,7 @@ func TestShippedDoorsSeeClientsLeave(t *testing.T) {
 	sidecar := shippedSidecar(t)
 	port := freePort(t)
 	t.Setenv("PURSER_PORT", fmt.Sprint(port))
-	mustLoad(t, shipped(t))
+	mustLoad(t, config)
 	at := fmt.Sprintf("127.0.0.1:%d", port)
 
 	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
@@ -70,7 +87,7 @@ func TestShippedDoorsSeeClientsLeave(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal(name + ": nothing arrived")
 		}
-		_, _ = io.WriteString(first, "\r\n") // in a packet of its own
+		_, _ = io.WriteString(first, ahead) // in a packet of its own
 		time.Sleep(50 * time.Millisecond)
 		_ = first.Close()
 		time.Sleep(300 * time.Millisecond) // until it is seen leaving

@@ -14,17 +14,19 @@ const apart = time.Second
 // Arrival is a call that has begun and may get a payment. The doors make it before they know what it
 // costs, because a seller may take long to say so.
 type Arrival struct {
-	at    time.Time
-	keyID string
-	all   *arrivals
-	place *list.Element // nil once the call is decided; guarded by arrivals.mu
+	at     time.Time
+	number uint64 // see arrivals.steps
+	keyID  string
+	all    *arrivals
+	place  *list.Element // nil once the call is decided; guarded by arrivals.mu
 }
 
 // ending is a payment whose call has been answered.
 type ending struct {
-	identity     Hash
-	paymentID    string
-	began, ended time.Time
+	identity  Hash
+	paymentID string
+	began     time.Time
+	number    uint64 // see arrivals.steps
 }
 
 // arrivals holds the calls that are undecided, by key, and the answered ones that an undecided one may
@@ -32,6 +34,17 @@ type ending struct {
 type arrivals struct {
 	mu sync.Mutex
 	of map[string]*undecided
+	// steps numbers the beginnings of calls and the ends of their answers in their order, because clocks may
+	// stand still or jump.
+	steps uint64
+}
+
+// step returns the next number.
+func (all *arrivals) step() uint64 {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.steps++
+	return all.steps
 }
 
 // undecided holds the calls of a key, the oldest first, and what they may be repeats of.
@@ -45,6 +58,8 @@ func (p *Payer) Arrive(keyID string) *Arrival {
 	a := &Arrival{at: p.now(), keyID: keyID, all: &p.arrivals}
 	a.all.mu.Lock()
 	defer a.all.mu.Unlock()
+	a.all.steps++
+	a.number = a.all.steps
 	of := a.all.of[keyID]
 	if of == nil {
 		of = new(undecided)
@@ -72,10 +87,10 @@ func (a *Arrival) Decided() {
 		delete(a.all.of, a.keyID)
 		return
 	}
-	oldest := first.Value.(*Arrival).at
+	oldest := first.Value.(*Arrival).number
 	kept := of.ended[:0]
 	for _, e := range of.ended {
-		if e.ended.After(oldest) {
+		if e.number > oldest {
 			kept = append(kept, e)
 		}
 	}
@@ -93,7 +108,7 @@ func (all *arrivals) end(keyID string, e ending) {
 		return
 	}
 	for _, edge := range []*list.Element{of.calls.Front(), of.calls.Back()} {
-		if a := edge.Value.(*Arrival); a.repeats(e.began) && a.at.Before(e.ended) {
+		if a := edge.Value.(*Arrival); a.repeats(e.began) && a.number < e.number {
 			of.ended = append(of.ended, e)
 			return
 		}
@@ -113,7 +128,7 @@ func (a *Arrival) repeated(identity Hash) (paymentID string) {
 		return ""
 	}
 	for _, e := range of.ended {
-		if e.identity == identity && a.repeats(e.began) && a.at.Before(e.ended) {
+		if e.identity == identity && a.repeats(e.began) && a.number < e.number {
 			paymentID = e.paymentID
 		}
 	}

@@ -124,7 +124,7 @@ func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
 		return
 	}
 	a.done = true
-	a.hold.write(a.payer.now())
+	a.hold.write(a.payer.arrivals.step())
 	go func() { a.release(got(), true) }() // waited for by Close through background
 }
 

@@ -31,12 +31,12 @@ func (p *Payer) attended(id string, a *Arrival, anew bool) bool {
 	default:
 	}
 	switch wrote := h.written(); {
-	case wrote.IsZero() && h.caller.left():
+	case wrote == 0 && h.caller.left():
 		return false
 	case anew || a == nil:
 		return true
 	default:
-		return !a.repeats(h.began) && (wrote.IsZero() || a.at.Before(wrote))
+		return !a.repeats(h.began) && (wrote == 0 || a.number < wrote)
 	}
 }
 
@@ -53,7 +53,7 @@ func (p *Payer) repeats(b *Begin, busy *Payment) bool {
 		return b.Arrival.repeats(busy.Began())
 	}
 	wrote := h.written()
-	return b.Arrival.repeats(h.began) && (wrote.IsZero() || b.Arrival.at.Before(wrote))
+	return b.Arrival.repeats(h.began) && (wrote == 0 || b.Arrival.number < wrote)
 }
 
 // callerGrace bounds the wait for news of an identical call.
@@ -101,15 +101,15 @@ func (p *Payer) identical(b *Begin, own *hold) []*hold {
 }
 
 // write notes that all of the caller's answer is on its way.
-func (h *hold) write(at time.Time) {
+func (h *hold) write(step uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wrote = at
+	h.wrote = step
 }
 
-// written returns when all of the caller's answer was on its way, zero if it is not. A call that begins
-// later may come from a client that has its answer.
-func (h *hold) written() time.Time {
+// written returns the step at which all of the caller's answer was on its way, 0 if it is not. A call that
+// begins later may come from a client that has its answer.
+func (h *hold) written() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.wrote
@@ -120,10 +120,10 @@ func (p *Payer) end(h *hold, answered bool) {
 	h.answered = answered
 	if answered && !h.keyed {
 		at := h.written()
-		if at.IsZero() {
-			at = p.now()
+		if at == 0 {
+			at = p.arrivals.step()
 		}
-		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, ended: at})
+		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, number: at})
 	}
 	close(h.over)
 }

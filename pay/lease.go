@@ -29,7 +29,7 @@ type hold struct {
 	number   uint64 // holds are numbered in the order in which they were made
 
 	mu       sync.Mutex
-	wrote    time.Time // when all of the answer was on its way to the caller; zero: not yet
+	wrote    uint64 // the step at which all of the answer was on its way to the caller; 0: not yet
 	timer    *time.Timer
 	finished bool
 }

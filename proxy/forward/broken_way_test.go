@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,14 +72,17 @@ func TestRepeatOverABrokenWay(t *testing.T) {
 // Calls that begin together are purchases of their own, and so is a later one that says so.
 func TestCallsBesideOneThatWaits(t *testing.T) {
 	t.Parallel()
-	clock := &ticking{}
-	w, s := newWorld(t, func(s *setup) { s.pay.Clock, s.forward.Clock = clock.now, clock.now }), proxytest.NewSeller(t)
+	var ahead atomic.Int64
+	begun := time.Now()
+	still := func() time.Time { return begun.Add(time.Duration(ahead.Load())) }
+	w, s := newWorld(t, func(s *setup) { s.pay.Clock, s.forward.Clock = still, still }), proxytest.NewSeller(t)
 	arrived, goOn := s.Hold("goods")
 	first := proxytest.Start(w.agent(), proxytest.Request(t, "GET", s.URL+"/x", nil))
 	defer goOn()
 	<-arrived
+	ahead.Store(int64(time.Second))
 	w.get(s.URL + "/x").Paid(t)
-	clock.advance(2 * time.Second)
+	ahead.Add(int64(time.Second))
 	if n := len(w.Payments()); n != 2 {
 		t.Errorf("%d payments of two calls within a second", n)
 	}

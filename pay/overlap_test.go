@@ -1,0 +1,104 @@
+package pay_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// A call that begins more than a second after an identical one, which still waits, gets the payment of that one, also
+// if it is answered meanwhile. On another node it is alike.
+func TestLateCallGetsThePaymentOfTheFirst(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		node, anew, waits bool
+		after             time.Duration
+		payments          int
+	}{
+		"late":                     {after: 1001 * time.Millisecond, payments: 1},
+		"late, before its price":   {after: 1001 * time.Millisecond, waits: true, payments: 1},
+		"together":                 {after: time.Second, payments: 2},
+		"late and new":             {after: time.Minute / 4, anew: true, payments: 2},
+		"late, at another node":    {after: 1001 * time.Millisecond, node: true, payments: 1},
+		"together at another node": {after: time.Second, node: true, payments: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 10 * time.Second })
+			r := w.proxied("https://a.example/x", "100", "")
+			first := must(w.payer.Open(context.Background(), r))
+			w.chain.advance(c.after)
+			payer := w.payer
+			if c.node {
+				payer = must(pay.New(w.opts))
+				defer func() { _ = payer.Close(context.Background()) }()
+			}
+			r.Anew, r.Arrival = c.anew, payer.Arrive(w.key.ID)
+			defer r.Arrival.Decided()
+			got := make(chan *pay.Attempt, 1)
+			open := func() {
+				a, err := payer.Open(context.Background(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- a
+			}
+			if !c.waits {
+				go open()
+			}
+			if c.node {
+				time.Sleep(20 * time.Millisecond) // most often it has looked by then; the end is the same
+			}
+			w.sellerMoves(first.Payload())
+			first.Finish(true)
+			if c.waits { // the seller names the price only now
+				w.quiet()
+				go open()
+			}
+			a := <-got
+			if a == nil {
+				t.FailNow()
+			}
+			if same := a.Payment().ID == first.Payment().ID; same != (c.payments == 1) {
+				t.Errorf("the same payment: %t", same)
+			}
+			a.Finish(true)
+		})
+	}
+}
+
+// An answer that is written and not acknowledged yet belongs to nobody: the next call waits for that.
+func TestNextCallWaitsForTheAcknowledgement(t *testing.T) {
+	t.Parallel()
+	for _, acknowledged := range []bool{true, false} {
+		w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 10 * time.Second })
+		r := w.proxied("https://a.example/x", "100", "")
+		ctx, end := context.WithCancel(context.Background())
+		first := must(w.payer.Open(ctx, r))
+		told := make(chan bool)
+		first.Deliver(true, func() func() bool { return func() bool { return <-told } })
+		end() // the request is over
+		w.chain.advance(time.Millisecond)
+		got := make(chan *pay.Attempt, 1)
+		go func() {
+			a, err := w.payer.Open(context.Background(), r)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- a
+		}()
+		select {
+		case <-got:
+			t.Fatal("it did not wait")
+		case <-time.After(100 * time.Millisecond):
+		}
+		told <- acknowledged
+		a := <-got
+		if again := a.Payment().ID == first.Payment().ID; again == acknowledged {
+			t.Errorf("acknowledged %t, the same payment %t", acknowledged, again)
+		}
+		a.Finish(true)
+	}
+}
