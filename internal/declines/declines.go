@@ -232,7 +232,7 @@ func All() []Reason {
 			"repeat the request",
 		},
 		{
-			"caller-unknown", Unsent, "purser cannot see whether the client is still there: something in front of the sidecar detaches requests",
+			"caller-unknown", Unsent, "purser cannot see whether the client is still there: something in front of the door detaches requests, or hides their connections",
 			"take it out of the route",
 		},
 		{
