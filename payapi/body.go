@@ -29,14 +29,14 @@ type reply struct {
 	body   any // nil: none
 	// finish, when set, is called after the answer. ok is true when all of it was written to a
 	// caller that was still there.
-	finish func(ok bool)
+	finish func(w http.ResponseWriter, ok bool)
 }
 
 // write sends the answer. It is the only function that writes to a client.
 func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	delivered := false
 	if rep.finish != nil {
-		defer func() { rep.finish(delivered) }()
+		defer func() { rep.finish(w, delivered) }()
 	}
 	body, err := encode(rep.body)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 		return
 	}
 	failpoint.Here(failpoint.APIAnswered)
-	delivered = err == nil && waiting && conns.Linger(w, r)
+	delivered = err == nil && waiting
 }
 
 func encode(body any) ([]byte, error) {

@@ -56,15 +56,15 @@ func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
 	}
 	failpoint.Here(failpoint.APIAnswering)
-	return reply{status: http.StatusOK, body: result, finish: func(written bool) {
-		attempt.Deliver(written, func() func() bool { return acknowledged(r, attempt) })
+	return reply{status: http.StatusOK, body: result, finish: func(w http.ResponseWriter, written bool) {
+		attempt.Deliver(written, func() func() bool { return acknowledged(w, r, attempt) })
 	}}, nil
 }
 
 // acknowledged watches the end of an answer: see [pay.Attempt.Deliver]. A client that does not close its
 // connection, as it has announced, is taken for one without an answer once.
-func acknowledged(r *http.Request, attempt *pay.Attempt) func() bool {
-	w := conns.NewWatch(r.Context())
+func acknowledged(to http.ResponseWriter, r *http.Request, attempt *pay.Attempt) func() bool {
+	w := conns.Take(to, r)
 	if w == nil {
 		return nil
 	}

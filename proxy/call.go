@@ -153,6 +153,15 @@ func (c *Call) Watch() {
 	}
 }
 
+// Written is Watch for a door that has written all of an answer.
+func (c *Call) Written(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished && c.watch == nil {
+		c.watch = conns.Take(w, r)
+	}
+}
+
 // left reports whether the client of the incoming request has left.
 func (c *Call) left() bool { return c.caller.Err() != nil || conns.Gone(c.caller) }
 

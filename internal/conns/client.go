@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 	"syscall"
@@ -26,8 +28,10 @@ const (
 	// ackQuiet bounds the time in which nothing more is acknowledged, ackWait all of it.
 	ackQuiet = 5 * time.Second
 	ackWait  = 30 * time.Second
-	// closeWait bounds the wait for a client that has all of its answer to close the connection.
+	// closeWait bounds the wait for a client that has all of its answer to close the connection, endWait that
+	// for one that closes it because of the server's end.
 	closeWait = time.Second
+	endWait   = closeWait / 2
 )
 
 type connKey struct{}
@@ -158,7 +162,10 @@ func Closes(connection ...string) bool {
 
 // Watch keeps the connection of a request open until it is known whether the client has got an answer. It
 // is made while the request is served, and ended by one call of Acknowledged or Drop.
-type Watch struct{ of *sent } // nil: the connection is closed already
+type Watch struct {
+	of    *sent    // nil: the connection is closed already, or taken
+	taken net.Conn // from a server that is not purser's; nil: none
+}
 
 // NewWatch makes a Watch; nil if what becomes of an answer cannot be known.
 func NewWatch(ctx context.Context) *Watch {
@@ -170,43 +177,62 @@ func NewWatch(ctx context.Context) *Watch {
 	if err != nil { // the connection is closed already, or there are too many
 		return new(Watch)
 	}
-	return &Watch{s}
+	return &Watch{of: s}
 }
 
 // Acknowledged waits, once an answer has been written, until the client's system has acknowledged all of it,
 // and reports whether it has. It returns after half a minute at most.
 //
 // A relay acknowledges what it has got as well. So a client that has announced to close the connection must
-// do so: see [Closes]. The server's own end of the connection is held back meanwhile, a second at most.
+// do so: see [Closes]. The server's own end of the connection is held back meanwhile, a second at most. A
+// client that closes the connection only then was waiting for that end, as a relay does, and counts as one
+// without an answer.
 func (w *Watch) Acknowledged(closes bool) bool {
 	defer w.Drop()
-	return w.of != nil && w.of.await(closes)
+	switch {
+	case w.taken != nil:
+		return !closes || closedFirst(w.taken)
+	case w.of == nil:
+		return false
+	}
+	return w.of.await(closes)
 }
 
 // Drop ends the watch of an answer that was not written.
 func (w *Watch) Drop() {
-	if w != nil && w.of != nil {
+	switch {
+	case w == nil:
+	case w.taken != nil:
+		_ = w.taken.Close()
+	case w.of != nil:
 		w.of.close()
 	}
 }
 
-// Linger waits until the client closes a connection of which there is no Watch, if the client has
-// announced that, and if all of the answer has been written. It reports false if the client does not.
-func Linger(w http.ResponseWriter, r *http.Request) bool {
-	if !Closes(r.Header.Values("Connection")...) || w.Header().Get("Content-Length") == "" {
-		return true
+// Take makes a Watch for a request that has been answered in full, by a server whose connections are not known
+// here: it takes the connection over if the client has announced to close it. Else it returns nil.
+func Take(w http.ResponseWriter, r *http.Request) *Watch {
+	if watch := NewWatch(r.Context()); watch != nil {
+		return watch
 	}
-	if c := clientOf(r.Context()); c != nil && c.socket != nil && Looks {
-		return true
+	if r.ProtoMajor != 1 || !Closes(r.Header.Values("Connection")...) || w.Header().Get("Content-Length") == "" {
+		return nil
 	}
-	wait := time.NewTimer(closeWait)
-	defer wait.Stop()
-	select {
-	case <-r.Context().Done():
-		return true
-	case <-wait.C:
-		return false
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
 	}
+	return &Watch{taken: conn}
+}
+
+// closedFirst reports whether the client closes a connection before it sees its end, or neither.
+func closedFirst(c net.Conn) bool {
+	ends := func(within time.Duration) bool {
+		_ = c.SetReadDeadline(time.Now().Add(within))
+		_, err := io.Copy(io.Discard, c)
+		return !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	return ends(closeWait) || CloseWrite(c) != nil || !ends(endWait)
 }
 
 // CheckWrappers refuses a server of Caddy's whose clients could leave unseen, by its listener wrappers: where

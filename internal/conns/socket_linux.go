@@ -71,13 +71,14 @@ func (s *sent) position(queued int) (info *unix.TCPInfo, end uint64) {
 func (s *sent) close() { _ = unix.Close(s.fd) }
 
 // await looks, less and less often, until all is acknowledged and, if the client is to close the connection,
-// that has happened.
+// that has happened. If it closes it only behind the server's end, it has waited for that.
 func (s *sent) await(closes bool) bool {
 	begun := time.Now()
 	var (
 		acked  bool
 		last   uint64
 		change = begun // when more was acknowledged, or all
+		closed bool    // the server's end was told
 	)
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		time.Sleep(pause)
@@ -93,8 +94,13 @@ func (s *sent) await(closes bool) bool {
 		}
 		switch {
 		case acked && (!closes || ended(s.fd)):
+			return !closed
+		case acked && closed && now.Sub(change) > closeWait+endWait:
 			return true
-		case acked && now.Sub(change) > closeWait, now.Sub(change) > ackQuiet, now.Sub(begun) > ackWait:
+		case acked && !closed && now.Sub(change) > closeWait:
+			closed = true
+			_ = unix.Shutdown(s.fd, unix.SHUT_WR)
+		case !acked && (now.Sub(change) > ackQuiet || now.Sub(begun) > ackWait):
 			return false
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/proxy"
 )
@@ -85,7 +84,10 @@ func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	sent := &relayed{call: call, secrets: []string{who.secret, f.standIn}}
 	f.relay.ServeHTTP(w, r.WithContext(context.WithValue(proxy.WithCall(r.Context(), call), relayedKey{}, sent)))
 	// An answer that is still in a buffer has not been written out.
-	written = !call.Pending() || http.NewResponseController(w).Flush() == nil && conns.Linger(w, r)
+	if written = !call.Pending(); !written && http.NewResponseController(w).Flush() == nil {
+		written = true
+		call.Written(w, r)
+	}
 }
 
 // checkAbsolute refuses requests that cannot or must not be relayed.
