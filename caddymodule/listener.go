@@ -11,9 +11,8 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 )
 
-// Listener is a listener wrapper for the sites of purser's doors. It bounds open connections: when
-// there is no room for a new one, the one is closed that has been without a request for longest. And
-// it reads what clients send ahead. Sites with TLS have it in front of the wrapper tls.
+// Listener is a listener wrapper for the sites of purser's doors. It bounds open connections, see
+// [conns.Set], and reads what clients send ahead. Sites with TLS have it before the wrapper tls.
 type Listener struct {
 	// MaxConnections is the largest number of connections of a site, or off. Default:
 	// {env.PURSER_MAX_CONNECTIONS}, else 8192.

@@ -69,7 +69,7 @@ func TestLateCallGetsThePaymentOfTheFirst(t *testing.T) {
 	}
 }
 
-// An answer that is written and not acknowledged yet belongs to nobody: the next call waits for that.
+// The next call waits until an answer that is written has been acknowledged, or not.
 func TestNextCallWaitsForTheAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for _, acknowledged := range []bool{true, false} {
