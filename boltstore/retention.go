@@ -20,7 +20,7 @@ var removedKey = []byte("removed")
 // closedSlack bounds the difference between the time in the id of a payment and its Created.
 const closedSlack = 24 * time.Hour
 
-// closedScan walks the payments that are not open, oldest first, by their ids.
+// closedScan walks payments, oldest first, by their ids.
 type closedScan struct {
 	before  time.Time // of their ends; zero is no bound
 	without byte      // label bits of payments that are skipped
@@ -54,9 +54,9 @@ func (s *closedScan) read(tx *bbolt.Tx, visit func(p *pay.Payment) bool) (more b
 	return false
 }
 
-// ClosedPayments lists settled and void payments with their spend events, oldest first.
+// ClosedPayments lists payments with their spend events, oldest first.
 func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.ClosedPage, err error) {
-	s := closedScan{before: q.Before, without: codec.LabelBits(string(pay.Open)), after: q.After}
+	s := closedScan{before: q.Before, after: q.After}
 	limit := min(q.Limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		var wrong error
@@ -133,15 +133,15 @@ func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
 // RemovePayments removes payments whose time is over. It looks for them in a read transaction
 // first, so that finding none is cheap, and looks again in the one that writes.
 func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
-	s := closedScan{before: r.Before, without: codec.LabelBits(string(pay.Open), "disputed", "reconciled"), after: r.After}
-	var old []string
+	s := closedScan{before: r.Before, without: codec.LabelBits("reconciled"), after: r.After}
+	var old []pay.ClosedPayment
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		if err := refuseReconciling(tx); err != nil {
 			return err
 		}
 		more := s.read(tx, func(p *pay.Payment) bool {
 			if r.Removes(p) {
-				old = append(old, p.ID)
+				old = append(old, pay.ClosedPayment{Payment: p})
 			}
 			return len(old) < r.Limit
 		})
@@ -150,6 +150,11 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 		}
 		return nil
 	})
+	for i := 0; err == nil && i < len(old); i++ {
+		if p := &old[i]; p.Disputed {
+			err = d.addCorrection(ctx, p)
+		}
+	}
 	if err != nil || len(old) == 0 {
 		return done, err
 	}
@@ -161,8 +166,8 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 		if err := b.noteRemoval(r.Before); err != nil {
 			return err
 		}
-		for _, id := range old {
-			removed, err := b.removePayment(id, r)
+		for _, p := range old {
+			removed, err := b.removePayment(p, r)
 			if err != nil {
 				return err
 			}
@@ -204,9 +209,10 @@ func (b *batch) noteRemoval(before time.Time) error {
 	return b.putMeta(map[string]any{string(removedKey): before.UTC()})
 }
 
-// removePayment removes a payment and its spend event with all index entries. It keeps a payment
-// that changed meanwhile, and one whose event is missing.
-func (b *batch) removePayment(id string, r pay.Removal) (bool, error) {
+// removePayment removes a payment and its spend events with all index entries. It keeps a payment
+// that changed meanwhile, and one of which an event is missing.
+func (b *batch) removePayment(closed pay.ClosedPayment, r pay.Removal) (bool, error) {
+	id, corrections := closed.ID, closed.Events
 	p, err := b.load(id)
 	if errors.Is(err, pay.ErrPaymentNotFound) {
 		return false, nil
@@ -220,7 +226,7 @@ func (b *batch) removePayment(id string, r pay.Removal) (bool, error) {
 			return false, nil //nolint:nilerr // see above
 		}
 	}
-	if !r.Removes(p) {
+	if !r.Removes(p) || p.Disputed && len(corrections) == 0 {
 		return false, nil
 	}
 	for _, bucket := range [][]byte{paymentsBucket, payloadsBucket} {
@@ -239,6 +245,11 @@ func (b *batch) removePayment(id string, r pay.Removal) (bool, error) {
 	}
 	if p.EventID == "" {
 		return true, nil
+	}
+	for i := range corrections {
+		if err := b.removeEvent(&corrections[i]); err != nil {
+			return false, err
+		}
 	}
 	return true, b.removeEvent(&e)
 }

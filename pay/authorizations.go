@@ -24,9 +24,11 @@ func (p *Payment) Reserves() bool {
 // Authorizations lists the payments that a part of a wallet's balance is kept for, newest first.
 func (p *Payer) Authorizations(ctx context.Context, walletID string) ([]*Payment, error) {
 	var list []*Payment
-	// A void payment is doubted until a safe block past its validity tells of it.
+	// A payment that is not open is doubted or claimed until a safe block past its validity tells of it.
 	oldest := p.now().Add(-24 * time.Hour)
-	for _, q := range []LabelQuery{{Label: string(Open), Without: []string{"unresolved"}}, {Label: string(Void)}} {
+	for _, q := range []LabelQuery{
+		{Label: string(Open), Without: []string{"unresolved"}}, {Label: "unresolved"}, {Label: string(Void)}, {Label: string(Settled), Without: []string{"confirmed", "disputed"}},
+	} {
 		for q.Limit = openPage; ; {
 			page, err := p.store.AllPayments(ctx, q)
 			if err != nil {
@@ -34,7 +36,7 @@ func (p *Payer) Authorizations(ctx context.Context, walletID string) ([]*Payment
 			}
 			over := len(page) < q.Limit
 			for _, row := range page {
-				if q.Label == string(Void) && row.Created.Before(oldest) {
+				if q.Label != string(Open) && row.Created.Before(oldest) {
 					over = true
 					break
 				}

@@ -65,11 +65,11 @@ var errUncounted = errors.New("what the wallet has moved is not known")
 // no challenge can tie up more than the wallet has, and twenty keys spend exactly what is there. While
 // the RPC does not answer, the last known balance counts. *QuestionsError: the key has asked too much.
 func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, error) {
-	l := Limit{Reservation: p.hold(c, t.Amount)}
 	if p.opts.Chain == nil {
-		return l, nil
+		return Limit{Reservation: p.hold(c, t.Amount)}, nil
 	}
 	have, err := p.balanceSoon(ctx, c, p.slowRPC, asRemembered)
+	l := Limit{Reservation: p.hold(c, t.Amount)} // the RPC has been asked whether it serves the network
 	if errors.Is(err, ErrUnwatched) {
 		return l, nil
 	}
@@ -89,9 +89,21 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, err
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
 		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, Money(have.amount)),
-		again:  func(ctx context.Context) bool { return p.moreThan(ctx, c, have) },
+		again:  func(ctx context.Context) bool { return p.freed(ctx, c) || p.moreThan(ctx, c, have) },
 	}
 	return l, nil
+}
+
+// freed asks the chain about payments that still hold a part of the wallet, before another one is
+// declined for want of it. It reports whether there may be more than before.
+func (p *Payer) freed(ctx context.Context, c choice) bool {
+	if !p.proveWallet(ctx, c.wallet) {
+		return false
+	}
+	// The remembered balance may lack what has moved since. One that is read now has it, and so has the
+	// count of what has moved.
+	p.balances.forget(c.balanceKey())
+	return true
 }
 
 // moreThan asks for a wallet's balance again before a payment is declined because of a remembered

@@ -223,9 +223,10 @@ func (p *Payer) toCancel(ctx context.Context, o Cancel) (rows []*Payment, expire
 		return nil, 0, err
 	}
 	for _, row := range slices.Backward(all) {
-		if row.Cancelable(p.now()) == nil {
+		switch {
+		case row.Cancelable(p.now()) == nil:
 			rows = append(rows, row)
-		} else {
+		case row.State != Settled:
 			expired++
 		}
 	}

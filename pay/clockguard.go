@@ -82,8 +82,14 @@ func (p *Payer) askSources(ctx context.Context) {
 	all.Wait()
 }
 
-// kept returns when a closed payment's payload and idempotency key have been kept long enough.
+// kept returns when a payment's payload and idempotency key have been kept long enough.
 func (p *Payment) kept() time.Time { return p.ended().Add(RetainPayload) }
+
+// abandoned reports whether an open payment is kept only for evidence that is late. A withdrawal waits for
+// its operator.
+func (p *Payment) abandoned() bool {
+	return p.State == Open && (p.Refused || p.Unresolved && p.Door != DoorOperator)
+}
 
 // retires reports whether a check may drop a payment's payload and idempotency key: an earlier check
 // has put it off, and our clock can be right.
@@ -91,8 +97,8 @@ func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
 	switch {
 	case row.Doubted:
 		return false
-	case row.State == Open:
-		return row.Refused && !now.Before(row.ValidBefore().Add(RetainPayload))
+	case row.State == Open && !row.abandoned():
+		return false
 	case now.Before(row.kept()), row.Check.Before(row.kept().Add(retireAgain)):
 		return false
 	}
@@ -118,13 +124,13 @@ func (p *Payment) doubtCheck(now time.Time) time.Time {
 
 // beforeRetiring moves the next check forward to the first one that could retire the payment.
 func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
-	if due := p.kept(); p.State != Open && now.Before(due) && check.After(due) {
+	if due := p.retireCheck(now); check.After(due) && (p.State != Open || p.abandoned()) {
 		return due
 	}
 	return check
 }
 
-// retireCheck returns when a check may retire a closed payment next.
+// retireCheck returns when a check may retire a payment next.
 func (p *Payment) retireCheck(now time.Time) time.Time {
 	if due := p.kept(); now.Before(due) {
 		return due

@@ -92,7 +92,7 @@ func (c claim) outcome(chain chainWord) Outcome {
 	case c.kind == claimFinal:
 	case chain.used():
 		return Outcome{
-			Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Moved: chain.trace.Moved, Detail: o.Detail, Note: c.seen,
+			Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Moved: chain.trace.Moved, Evident: true, Detail: o.Detail, Note: c.seen,
 		}
 	case c.kind == claimRefused, c.kind == claimCharged:
 	case chain.canceled():
@@ -259,26 +259,30 @@ func unsentOutcome(how How, revived Verdict, shown, signed bool, reason string) 
 //	used at a safe block, past the validity     settled      confirmed
 //	canceled at a safe block                    void         disputed
 //	unused at a safe block past the validity    void         disputed
+//
+// Each of these ends the hold on the wallet, and so do a use that is not safe yet, and a safe block past
+// the validity that tells nothing else: after it no transfer can come.
 func chainOutcome(row *Payment, t Trace) Outcome {
 	over := !t.SafeTime.Before(row.ValidBefore())
 	unused := over && !t.SafeUsed && !t.Canceled
 	canceled := t.Canceled && t.SafeLogs
 	settled := row.State == Settled
+	o := Outcome{Evident: t.Used || over || canceled}
 	switch {
 	case t.Used && !settled:
-		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction, Moved: t.Moved}
+		o.Verdict, o.Transaction, o.Moved = VerdictSettled, t.Transaction, t.Moved
 	case t.Used && t.SafeLogs && over && settled:
-		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction, Moved: t.Moved}
+		o.Verdict, o.Transaction, o.Moved = VerdictConfirmed, t.Transaction, t.Moved
 	case canceled && settled:
-		return Outcome{Verdict: VerdictDisputed, Reason: "authorization was canceled on chain"}
+		o.Verdict, o.Reason = VerdictDisputed, "authorization was canceled on chain"
 	case canceled:
-		return Outcome{Verdict: VerdictVoid, Reason: reasonCanceled}
+		o.Verdict, o.Reason = VerdictVoid, reasonCanceled
 	case unused && settled:
-		return Outcome{Verdict: VerdictDisputed, Reason: "authorization expired unused on chain"}
+		o.Verdict, o.Reason = VerdictDisputed, "authorization expired unused on chain"
 	case unused:
-		return Outcome{Verdict: VerdictVoid, Reason: "expired unused on chain"}
+		o.Verdict, o.Reason = VerdictVoid, "expired unused on chain"
 	}
-	return Outcome{}
+	return o
 }
 
 // evidenceWait is the time after its validity for which an open payment waits for an RPC that does

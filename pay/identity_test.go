@@ -16,7 +16,7 @@ func TestStoredIdentities(t *testing.T) {
 	const (
 		url = "https://User:pw@API.example.com:8443/v1/../v1/data?q=1"
 		// The counters of every payment, and those of the proxied ones.
-		pending = "pending/n/KEY 1 7, pending/sum/KEY 1500 7, hold/WALLET/USDC 1500 59, day/KEY/USDC/2026-11-20 1500 10"
+		pending = "pending/n/KEY 1 7, pending/sum/KEY 1500 7, hold/WALLET/USDC 1500 106, day/KEY/USDC/2026-11-20 1500 10"
 		proxied = "place/key/KEY/2026-11 1 22, minute/KEY/2026-11-20T12:00 1 0, " + pending
 		rest    = "place/key/KEY/2026-11 1 22, " + pending
 		site    = ", site-day/KEY/USDC/2026-11-20/com.example.api:8443/ 1500 10"
@@ -97,14 +97,14 @@ func TestStoredWords(t *testing.T) {
 		pay.Open, pay.Settled, pay.Void, pay.SettlePayer, pay.SettleSeller, pay.DoorAPI, pay.DoorProxy, pay.DoorTransport, pay.StageVerify, pay.StageSettle,
 		(&pay.Payment{Refused: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true}).Labels(),
 		pay.PlanFree, pay.PlanDeveloper, pay.PlanAgency, pay.ActorOperator, pay.ActorAccount, pay.ActorConfiguration,
-		pay.AtSettled, pay.AtVoid, pay.AtRefused, pay.AtRefusedExpired, pay.AtUnresolved, pay.CountsMoved,
+		pay.AtSettled, pay.AtVoid, pay.AtRefused, pay.AtRefusedExpired, pay.AtUnresolved, pay.CountsMoved, pay.AtEvidence,
 		pay.PlaceCounter("org/ORG", time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)),
 		pay.ActionKeyCreate, pay.ActionKeyPolicy, pay.ActionKeyLink, pay.ActionKeyAdopt, pay.ActionKeyPause, pay.ActionKeyResume, pay.ActionKeyRevoke,
 		pay.ActionWalletCreate, pay.ActionWalletDelete, pay.ActionPlan, pay.ActionPauseAll, pay.ActionResumeAll, pay.ActionPaymentResolve,
 		pay.ActionReconcileAccept, pay.ActionRPCTrust,
 	)
 	const want = "open settled void payer seller api proxy transport verification settlement " +
-		"[ refused unresolved confirmed disputed reconciled] FREE DEVELOPER AGENCY operator account configuration 1 2 4 8 16 32 place/org/ORG/2026-11 " +
+		"[ refused unresolved confirmed disputed reconciled] FREE DEVELOPER AGENCY operator account configuration 1 2 4 8 16 32 64 place/org/ORG/2026-11 " +
 		"key.create key.policy key.link key.adopt key.pause key.resume key.revoke wallet.create wallet.delete organization.plan pause resume " +
 		"payment.resolve reconcile.accept rpc.trust\n"
 	if got != want {

@@ -29,7 +29,7 @@ func (p *Payment) Contradictions() (list []string) {
 		{p.Doubted && p.State == Open && !p.Refused, "is doubted without being refused or void"},
 		{p.Reconciled && (!p.Confirmed || p.Transaction == "" || p.Signature != nil), "is known from the chain only, which something else in it contradicts"},
 		{p.Attempt > 0 && p.IdempotencyKey == "", "numbers the attempts under no idempotency key"},
-		{p.Retired && p.State == Open && !p.Refused, "is open, but its payload was dropped"},
+		{p.Retired && p.State == Open && !p.Refused && !p.Unresolved, "is open, but its payload was dropped"},
 	} {
 		if rule.broken {
 			list = append(list, rule.what)
@@ -69,7 +69,7 @@ func (c *CounterCheck) Add(p *Payment) error {
 				return err
 			}
 		}
-		if moved := r.Moved(); moved != "" && p.State == Settled {
+		if moved := r.Moved(); moved != "" && p.State == Settled && r.Released {
 			if err := add(moved, r.Amount); err != nil {
 				return err
 			}

@@ -157,6 +157,11 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 				continue
 			}
 			return nil, err
+		case unanswered(err) && !looked:
+			if looked = true; p.proveHost(ctx, r.Key.ID, siteOf(r.URL).String()) {
+				continue
+			}
+			return nil, err
 		case errors.Is(err, ErrPolicyChanged):
 			if changes++; changes > maxPolicyChanges {
 				return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -26,6 +26,9 @@ type Outcome struct {
 	ClaimedTransaction bool
 	// Moved holds what has moved, by the chain's word; zero: the amount of the terms.
 	Moved x402.Amount
+	// Evident: the chain shows the transfer, or that none can come any more. Or there is no RPC that could
+	// tell. What is held of the wallet is given back.
+	Evident bool
 	// EventID names the spend event, for VerdictSettled and VerdictDisputed.
 	EventID string
 
@@ -105,6 +108,9 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	if err := p.applyVerdict(o, held, &fx); err != nil {
 		return Effects{}, err
 	}
+	if o.Evident {
+		fx.Counters = append(fx.Counters, p.evident()...)
+	}
 	if o.Signature != nil && p.Signature == nil && !p.Retired {
 		sig := *o.Signature
 		p.Signature = &sig
@@ -128,7 +134,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.Checks++
 	}
 	if o.Retire {
-		p.retire()
+		fx.Counters = append(fx.Counters, p.retire()...)
 	}
 	if o.Release && held {
 		p.Lease.Owner, p.Lease.Until = "", time.Time{}
@@ -164,7 +170,7 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	case VerdictUnresolved:
 		if p.State == Open && !p.Refused && !p.Unresolved {
 			p.Unresolved = true
-			fx.Counters = p.release(AtUnresolved)
+			fx.Counters = append(p.release(AtUnresolved), p.fail()...)
 			if o.KeyName != "" {
 				fx.Notices = append(fx.Notices, unresolvedNotice(o.KeyName, p, o.At))
 			}
@@ -187,6 +193,7 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	case VerdictDisputed:
 		if p.State == Settled && !p.Disputed && !p.Confirmed {
 			p.Disputed, p.Reason = true, o.Reason
+			fx.Counters = p.fail()
 			e := p.event(o)
 			e.Corrects = p.EventID
 			fx.Event = &e
@@ -257,8 +264,12 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	p.close(Settled, o)
 	p.Refused, p.Doubted, p.Unresolved = false, false, false
 	p.Transaction = o.Transaction
-	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
-	fx.Counters = append(fx.Counters, p.move()...)
+	at := AtSettled
+	if o.Evident {
+		at |= AtEvidence
+	}
+	fx.Counters = append(p.release(at), p.retake(at)...)
+	fx.Counters = append(fx.Counters, p.move(at)...)
 	fx.Counters = append(fx.Counters, p.charge(o.Moved)...)
 	// A free answer is no price: it would let the next one ask anything.
 	if p.Price != "" && !p.Terms.Amount.IsZero() {
@@ -332,13 +343,19 @@ func (p *Payment) Grant(owner string, until time.Time) {
 	p.Lease = Lease{Owner: owner, Fence: p.Lease.Fence + 1, Until: until}
 }
 
-func (p *Payment) retire() {
-	if p.State != Settled && p.Lives() {
-		return
+// retire drops what only repeats need. Nothing more is looked for, so that what the payment holds beside
+// its budgets is given back.
+func (p *Payment) retire() []CounterChange {
+	if p.State != Settled && p.Lives() && !p.Unresolved {
+		return nil
 	}
 	p.Retired, p.Signature, p.Doubted = true, nil, false
 	p.Offer = x402.Offer{}
 	p.Identity, p.Fingerprint = Hash{}, Hash{}
 	p.Detail = nil
 	p.Check = time.Time{}
+	if p.State == Open {
+		return append(p.evident(), p.release(AtSettled)...)
+	}
+	return p.evident()
 }

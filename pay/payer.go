@@ -116,6 +116,7 @@ type Payer struct {
 	slowView   rpcRests // of wallet pages
 	questions  questions
 	findings   findings
+	proving    proving
 	verified   *lru.Cache[verifiedKey, struct{}]
 	signedIn   *lru.Cache[Hash, struct{}] // nonces of sign-ins
 	health     healthCache
@@ -186,6 +187,7 @@ func New(o Options) (*Payer, error) {
 		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks),
 		questions: newQuestions(), findings: findings{seen: perclient.NewCache[string, *finding](maxFindings)},
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
+		proving:  newProving(),
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:   newTelling(),
 		arrivals:  arrivals{of: map[string]*undecided{}},

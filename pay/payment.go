@@ -140,7 +140,7 @@ type Payment struct {
 	// Reconciled: only the chain tells of it, because the books were restored from a backup.
 	Reconciled bool      `json:"Reconciled,omitempty"`
 	Closed     time.Time `json:"Closed,omitzero"` // when it became settled or void
-	// Failed: it was refused or void, and is counted for [FailureBounds].
+	// Failed: it was refused, void, unresolved or disputed, and is counted for [FailureBounds].
 	Failed bool `json:"Failed,omitempty"`
 	// Resolution holds an operator's word, if it was needed.
 	Resolution *Resolution `json:"Resolution,omitempty"`
@@ -179,7 +179,8 @@ type Payment struct {
 	// Check holds when recovery looks at the payment next; zero: never.
 	Check  time.Time `json:"Check,omitzero"`
 	Checks int       `json:"Checks,omitempty"` // how often it has looked
-	// Retired: payload dropped and idempotency key forgotten, RetainPayload after closing.
+	// Retired: payload dropped and idempotency key forgotten, RetainPayload after closing. An unresolved
+	// payment has no closing: RetainPayload after its validity.
 	Retired bool `json:"Retired,omitempty"`
 }
 
@@ -257,9 +258,11 @@ func (p *Payment) Delivered() bool {
 }
 
 // HoldsHost reports whether the payment counts against the unanswered payments of its
-// host (docs/design.md §7); stores index such payments by (KeyID, Host, ValidBefore).
+// host (docs/design.md §7); stores index such payments by (KeyID, Host, ValidBefore). A receipt that
+// the key has posted is its word only, until the chain agrees.
 func (p *Payment) HoldsHost() bool {
-	return p.State == Open && !p.Refused && p.Unanswered && p.Door != DoorOperator
+	waits := p.State == Open && p.Unanswered || p.Receipted && p.Claimed()
+	return waits && !p.Refused && p.Door != DoorOperator
 }
 
 // Flags lists the payment's flags in the order of docs/design.md §3.

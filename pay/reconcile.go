@@ -197,13 +197,17 @@ func (p *Payment) Booking() Effects {
 func (p *Payment) Again() Effects {
 	fx := Effects{Was: Open}
 	for _, r := range p.Reservations {
-		if !r.Released {
+		moved := r.Moved()
+		switch {
+		case !r.Released:
 			fx.Counters = append(fx.Counters, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
+		case p.State == Settled && moved != "":
+			fx.Counters = append(fx.Counters, CounterChange{Counter: moved, Amount: r.Amount, Add: true})
 		}
 	}
 	if p.State == Settled {
 		e := p.event(Outcome{EventID: p.EventID, At: p.Closed})
-		fx.Event, fx.Counters = &e, append(fx.Counters, p.move()...)
+		fx.Event = &e
 	}
 	return fx
 }

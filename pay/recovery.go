@@ -159,13 +159,15 @@ func (p *Payer) recoverLeased(ctx context.Context, id string, wanted func(*Payme
 
 // gather collects the evidence for one payment. looked is false if the look was cut short.
 func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
-	now := p.now()
+	now, evident := p.now(), false
 	if p.opts.Chain != nil && row.unproven() {
 		switch t, err := p.trace(ctx, row); {
 		case err == nil:
-			if o := chainOutcome(row, t); o.Verdict != Unclear {
+			o := chainOutcome(row, t)
+			if o.Verdict != Unclear {
 				return o, true
 			}
+			evident = o.Evident
 		case errors.Is(ctx.Err(), context.Canceled):
 			return Outcome{}, false
 		case !errors.Is(err, ErrUnwatched): // that is told once
@@ -177,13 +179,11 @@ func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked boo
 	if row.Doubted && !watched && !now.Before(row.doubtDue()) {
 		clock = clockWord{agrees: p.clockAgreed(ctx), wrong: p.time.wrong() != nil}
 	}
-	if o := expiryOutcome(row, watched, now, clock); o.Verdict != Unclear {
-		return o, true
-	}
-	if p.retires(ctx, row, now) {
-		return Outcome{Retire: true}, true
-	}
-	return Outcome{}, true
+	o := expiryOutcome(row, watched, now, clock)
+	// Without an RPC nothing more will be known of what was held until evidence.
+	o.Evident = row.Claimed() && (evident || !watched && !row.Doubted && (row.State == Settled || !now.Before(row.ValidBefore())))
+	o.Retire = o.Verdict == Unclear && p.retires(ctx, row, now)
+	return o, true
 }
 
 // Recovery's pace.
@@ -213,7 +213,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	switch {
 	case row.Retired:
 		return time.Time{}
-	case !row.unproven(), row.State == Settled && !watched:
+	case !row.unproven(), row.State == Settled && !watched && !row.Claimed():
 		return row.retireCheck(now)
 	case row.State == Settled:
 		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
@@ -229,16 +229,9 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case row.State == Void:
 		return backoff(lateBackoff)
 	case row.Refused && !watched: // all that will be known, unless there is an RPC one day
-		return earliest(backoff(slowBackoff), row.ValidBefore().Add(RetainPayload))
+		return backoff(slowBackoff)
 	}
 	return p.nextEvidenceCheck(row, now, watched, backoff)
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // nextEvidenceCheck is nextCheck for a payment that is open or doubted.

@@ -34,8 +34,13 @@ const (
 	AtRefusedExpired
 	AtUnresolved
 
-	// CountsMoved names no event: a settlement adds the amount to the counter [Reservation.Moved].
+	// CountsMoved names no event: a settlement that gives the reservation back adds the amount to the
+	// counter [Reservation.Moved].
 	CountsMoved
+
+	// AtEvidence follows once the chain shows the transfer, or that none can come any more: see
+	// [Outcome.Evident].
+	AtEvidence
 )
 
 // Which reservations a payment makes (docs/design.md §3 and §7).
@@ -44,8 +49,11 @@ const (
 	ReleasePlace = AtVoid | AtRefused | AtUnresolved
 	// ReleaseBudget is for money budgets.
 	ReleaseBudget = AtVoid | AtRefusedExpired
-	// ReleaseHold is for a wallet's open amount: once settled the chain's balance has it.
+	// ReleaseHold is for a wallet's open amount where no RPC tells of it: the payment is taken at its word.
 	ReleaseHold = AtSettled | AtVoid | AtRefusedExpired | AtUnresolved
+	// ReleaseWatchedHold is for one of which an RPC tells: only once the chain shows what became of the
+	// authorization does the chain's balance have the amount for good.
+	ReleaseWatchedHold = AtVoid | AtRefusedExpired | AtEvidence | CountsMoved
 	// ReleasePending is for the sums that /v1/spend shows as pending.
 	ReleasePending = AtSettled | AtVoid | AtRefused
 	// ReleaseNever is for rates: an attempt counts whatever becomes of it.
@@ -201,11 +209,11 @@ func holdCounter(walletID string, asset string) Counter {
 	return Counter(holdPrefix + walletID + "/" + asset)
 }
 
-// hold reserves an amount of a wallet. If balances are read, its settlement is counted for them.
+// hold reserves an amount of a wallet. With an RPC of the network it is held until the chain's word.
 func (p *Payer) hold(c choice, amount x402.Amount) Reservation {
 	r := Reservation{Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: amount, Release: ReleaseHold}
-	if p.opts.Chain != nil {
-		r.Release |= CountsMoved
+	if p.watches(c.network.Name) {
+		r.Release = ReleaseWatchedHold
 	}
 	return r
 }
@@ -218,7 +226,7 @@ func movedCounter(walletID string, asset string) Counter {
 	return Counter(movedPrefix + walletID + "/" + asset)
 }
 
-// Moved names the counter that grows by the amount at the settlement; "": none does.
+// Moved names the counter that grows by the amount when a settled payment gives it back; "": none does.
 func (r Reservation) Moved() Counter {
 	if r.Release&CountsMoved == 0 {
 		return ""
@@ -235,13 +243,29 @@ func (c Counter) Guard() Counter {
 	return c
 }
 
-// move counts what has left the wallet. A payment settles once.
-func (p *Payment) move() []CounterChange {
+// move counts what has left the wallet, with the events at which it gives back its hold.
+func (p *Payment) move(at Release) []CounterChange {
 	var out []CounterChange
 	for _, r := range p.Reservations {
-		if moved := r.Moved(); moved != "" {
+		if moved := r.Moved(); moved != "" && r.Release&at != 0 {
 			out = append(out, CounterChange{Counter: moved, Amount: r.Amount, Add: true})
 		}
 	}
 	return out
+}
+
+// evident gives back what the payment holds until evidence. If it is settled, the amount counts as
+// moved: also one that turns out not to have moved, because a balance that is read later has it anyway.
+func (p *Payment) evident() []CounterChange {
+	var out []CounterChange
+	if p.State == Settled && p.Claimed() {
+		out = p.move(AtEvidence)
+	}
+	return append(p.release(AtEvidence), out...)
+}
+
+// Claimed reports whether the payment waits for the chain's word: what it says of the money is the word
+// of a seller, a facilitator or a caller.
+func (p *Payment) Claimed() bool {
+	return p.State != Void && slices.ContainsFunc(p.Reservations, func(r Reservation) bool { return r.Release&AtEvidence != 0 && !r.Released })
 }

@@ -125,6 +125,7 @@ func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payme
 		PaymentID: id, Fence: row.Lease.Fence, At: p.now().UTC(), Verdict: Verdict(r.As), Release: true, Answered: row.Answered,
 		Reason:      fmt.Sprintf("resolved as %s by an operator: %s", r.As, r.Reason),
 		Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: r.Transaction != "",
+		Evident:    true, // its time is over
 		Resolution: &Resolution{At: p.now().UTC(), By: r.By, As: r.As, Reason: r.Reason},
 	}
 	written, err := p.record(write, row, o)

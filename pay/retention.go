@@ -16,7 +16,7 @@ const MinRetain = 2 * RetainPayload
 
 // Archive lists closed payments and removes them.
 type Archive interface {
-	// ClosedPayments lists the settled and void payments of all keys with their spend events,
+	// ClosedPayments lists the payments of all keys that [ClosedQuery.Wants] with their spend events,
 	// oldest first. A call looks at a bounded number of rows.
 	ClosedPayments(ctx context.Context, q ClosedQuery) (ClosedPage, error)
 	// RemovePayments removes payments that [Removal.Removes], oldest first, with their spend events
@@ -26,9 +26,9 @@ type Archive interface {
 	RemovePayments(ctx context.Context, r Removal) (Removed, error)
 }
 
-// ClosedQuery selects settled and void payments.
+// ClosedQuery selects payments that are not open, and those that are retired.
 type ClosedQuery struct {
-	Before time.Time // only payments that were closed earlier; zero is no bound
+	Before time.Time // only payments that ended earlier; zero is no bound
 	After  string    // ClosedPage.Next of the page before; "" for the first
 	Limit  int       // from 1 to 1,000
 }
@@ -63,24 +63,24 @@ type Removed struct {
 	Next  string // where the next call goes on; "" at the end
 }
 
-// Removes reports whether a payment is to be removed: nothing can change it, and nothing can ask
-// for it. A disputed payment stays for the operator. One that only the chain tells of stays, because
-// its nonce tells the number of its attempt.
+// Removes reports whether a payment is to be removed: it is retired, so nothing looks at it any more, and
+// nothing can ask for it. An unresolved or disputed one has had as long for its operator. One that only the
+// chain tells of stays, because its nonce tells the number of its attempt.
 func (r Removal) Removes(p *Payment) bool {
 	switch {
-	case !p.Retired, p.Doubted, p.Disputed, p.Unresolved, p.Reconciled:
+	case !p.Retired, p.Doubted, p.Reconciled:
 		return false
 	case p.Lease.Owner != "", !p.Check.IsZero(), !p.ended().Before(r.Before):
 		return false
 	case p.State == Settled:
-		return p.Confirmed || r.Unwatched(p.Terms.Network)
+		return p.Confirmed || p.Disputed || r.Unwatched(p.Terms.Network)
 	}
-	return p.State == Void
+	return p.State == Void || p.State == Open
 }
 
 // Wants reports whether the query selects a payment.
 func (q ClosedQuery) Wants(p *Payment) bool {
-	return p.State != Open && (q.Before.IsZero() || p.ended().Before(q.Before))
+	return (p.State != Open || p.Retired) && (q.Before.IsZero() || p.ended().Before(q.Before))
 }
 
 // ended returns when a payment was closed. If the clock was set back at its closing, it is when the

@@ -204,6 +204,7 @@ func (p *Payer) Holdings(ctx context.Context, w Wallet) (Holdings, error) {
 		return Holdings{}, ErrNoAddress
 	}
 	h := Holdings{Asset: n.Assets[0]}
+	p.proveForOperator(ctx, w) // what has left already is not reserved
 	// The reservations are read first: a payment that settles meanwhile counts twice and never not at
 	// all.
 	var err error

@@ -349,14 +349,15 @@ func (d *DB) wantOutcome(out pay.Outcome) func(*state) {
 // expectOutcome asks what closing a payment will ask.
 func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 	of, known := d.scopes.Get(out.PaymentID)
-	if !known || out.Verdict == pay.Unclear {
+	if !known || out.Verdict == pay.Unclear && !out.Evident {
 		return
 	}
 	for _, r := range of.reservations {
-		if out.Verdict != pay.VerdictSettled || r.Release&pay.AtSettled != 0 {
+		given := out.Verdict == pay.VerdictSettled && r.Release&pay.AtSettled != 0 || out.Evident && r.Release&pay.AtEvidence != 0
+		if given || out.Verdict != pay.VerdictSettled {
 			s.want(question{askCounter, string(r.Counter), ""})
 		}
-		if moved := r.Moved(); out.Verdict == pay.VerdictSettled && moved != "" {
+		if moved := r.Moved(); given && moved != "" {
 			s.want(question{askCounter, string(moved), ""})
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // closedSlack bounds the difference between the time in the id of a payment and its Created.
 const closedSlack = 24 * time.Hour
 
-// over reads payments that are not open, oldest first, until visit returns false. It returns where
+// over reads payments without some labels, oldest first, until visit returns false. It returns where
 // the next reading goes on; "": at the end.
 func (d *DB) over(ctx context.Context, after string, before time.Time, without byte, visit func(p *pay.Payment) bool) (next string, err error) {
 	end := last
@@ -41,10 +41,10 @@ func (d *DB) over(ctx context.Context, after string, before time.Time, without b
 	return next, nil
 }
 
-// ClosedPayments lists settled and void payments with their spend events, oldest first.
+// ClosedPayments lists payments with their spend events, oldest first.
 func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.ClosedPage, err error) {
 	limit := min(q.Limit, maxPage)
-	page.Next, err = d.over(ctx, q.After, q.Before, codec.LabelBits(string(pay.Open)), func(p *pay.Payment) bool {
+	page.Next, err = d.over(ctx, q.After, q.Before, 0, func(p *pay.Payment) bool {
 		if q.Wants(p) {
 			page.Payments = append(page.Payments, pay.ClosedPayment{Payment: p})
 		}
@@ -82,7 +82,7 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 	}
 	var old []string
 	locks := []string{configuration}
-	done.Next, err = d.over(ctx, r.After, r.Before, codec.LabelBits(string(pay.Open), "disputed", "reconciled"), func(p *pay.Payment) bool {
+	done.Next, err = d.over(ctx, r.After, r.Before, codec.LabelBits("reconciled"), func(p *pay.Payment) bool {
 		if r.Removes(p) {
 			old, locks = append(old, p.ID), append(locks, keyLock(p.KeyID))
 		}

@@ -67,9 +67,15 @@ func (r *rows) remove(p *pay.Payment) {
 		of := attemptsOf(p.KeyID, p.IdempotencyKey)
 		r.attempts[of] = max(r.attempts[of], p.Attempt)
 	}
-	if e, ok := r.events.get(p.EventID); ok {
-		r.gone = append(r.gone, e)
+	var gone []pay.SpendEvent
+	for _, e := range r.events.ascending("") {
+		if e.PaymentID == p.ID {
+			gone = append(gone, e)
+		}
+	}
+	for _, e := range gone {
 		r.events.delete(e.ID)
 	}
+	r.gone = append(r.gone, gone...)
 	r.payments.delete(p.ID)
 }

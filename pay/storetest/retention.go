@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -130,14 +131,11 @@ var retentionTests = map[string]func(*fixture){
 		f.record(outcome(refused, pay.VerdictRefused))
 		unretired := outcome(begun(), pay.VerdictVoid)
 		unretired.Release = true
-		disputed := begun()
-		f.settle(disputed, true)
 		held := f.retire(begun(), pay.VerdictVoid, noon)
 		due := f.retire(begun(), pay.VerdictVoid, noon)
 		list := []*pay.Payment{
 			f.release(begun(), false), f.record(doubted), f.record(outcome(refused, pay.VerdictRefusedExpired)), f.record(unretired),
-			f.record(outcome(begun(), pay.VerdictUnresolved)), f.settle(begun(), false),
-			f.retire(f.acquired(disputed.ID), pay.VerdictDisputed, noon), f.retire(begun(), pay.VerdictSettled, noon),
+			f.record(outcome(begun(), pay.VerdictUnresolved)), f.settle(begun(), false), f.retire(begun(), pay.VerdictSettled, noon),
 			must(f.Acquire(f.ctx, held.ID, owner, noon, noon.Add(time.Minute))),
 			f.record(pay.Outcome{PaymentID: due.ID, At: noon, Check: noon.Add(time.Hour)}),
 		}
@@ -145,12 +143,40 @@ var retentionTests = map[string]func(*fixture){
 		for _, p := range list {
 			f.same("payment", f.find(p.ID), p)
 		}
-		settled := list[7]
+		settled := list[6]
 		other := pay.Removal{Before: noon.Add(late), Unwatched: func(network string) bool { return network != settled.Terms.Network }}
 		f.same("removed", f.removes(other, 10), 0)
 		f.same("without an RPC", f.removes(pay.Removal{Before: noon.Add(late), Unwatched: everywhere}, 10), 1)
 		_, err := f.Payment(f.ctx, settled.ID)
 		f.fails(err, pay.ErrPaymentNotFound)
+	},
+	"unresolved, refused and disputed ones": func(f *fixture) {
+		k := f.key()
+		refused := f.begin(made(k, noon), pay.Created)
+		f.record(outcome(refused, pay.VerdictRefused))
+		f.retire(f.acquired(refused.ID), pay.VerdictRefusedExpired, noon)
+		unresolved := f.retire(f.begin(made(k, noon), pay.Created), pay.VerdictUnresolved, noon)
+		f.same("unresolved", []any{unresolved.Retired, unresolved.State}, []any{true, pay.Open})
+		disputed := f.begin(made(k, noon), pay.Created)
+		f.settle(disputed, true)
+		f.retire(f.acquired(disputed.ID), pay.VerdictDisputed, noon.Add(time.Minute))
+		later := f.begin(made(k, noon.Add(late)), pay.Created)
+		var archived []string
+		for _, p := range f.closed(pay.ClosedQuery{Limit: 10}) {
+			archived = append(archived, fmt.Sprint(p.ID, len(p.Events)))
+		}
+		f.same("archived before", archived, []string{refused.ID + "0", unresolved.ID + "0", disputed.ID + "2"})
+		f.same("removed", f.removes(pay.Removal{Before: noon.Add(late), Unwatched: nowhere}, 2), 3)
+		f.same("events", len(f.events(k)), 0)
+		f.same("left", f.listAll("", nil, 10), []string{later.ID})
+		f.counts("pending", pendingOf(k), 1)
+		for _, label := range []string{"open", "unresolved", "disputed", "refused", "settled"} {
+			want := 0
+			if label == "open" {
+				want = 1
+			}
+			f.same("number of "+label, must(f.CountOpen(f.ctx, label)), want)
+		}
 	},
 	"closed when the clock was set back": func(f *fixture) {
 		f.retire(f.begin(made(f.key(), noon), pay.Created), pay.VerdictVoid, noon.Add(-late))
@@ -163,8 +189,8 @@ var retentionTests = map[string]func(*fixture){
 			v := []pay.Verdict{pay.VerdictVoid, pay.VerdictSettled, pay.VerdictUnresolved}[i%3]
 			f.retire(f.begin(made(k, noon), pay.Created), v, noon)
 		}
-		f.same("removed", f.removes(pay.Removal{Before: noon.Add(late), Unwatched: everywhere}, 7), 167)
-		f.same("left", len(f.listAll("", nil, 1000)), 83)
+		f.same("removed", f.removes(pay.Removal{Before: noon.Add(late), Unwatched: everywhere}, 7), 250)
+		f.same("left", len(f.listAll("", nil, 1000)), 0)
 	},
 	"nonces outlive the payment": func(f *fixture) {
 		k := f.key()
