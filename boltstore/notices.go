@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -92,10 +91,25 @@ func (b noticeBook) Append(n pay.Notice) error {
 	return b.put(noticesBucket, []byte(encodeNumber(int64(n.Number))), row)
 }
 
-func (v beginView) Paid(keyID, host string) (bool, error) {
-	prefix := keyPrefix(keyID, hashed(host))
-	k, _ := v.tx.Bucket(hostEventsBucket).Cursor().Seek(prefix)
-	return bytes.HasPrefix(k, prefix), nil
+func (v beginView) Paid(keyID, host string, dialed bool) (paid bool, err error) {
+	looked := 0
+	descend(v.tx.Bucket(hostEventsBucket), keyPrefix(keyID, hashed(host)), "", func(id, _ []byte) bool {
+		if paid = !dialed; paid {
+			return false
+		}
+		var e pay.SpendEvent
+		var p *pay.Payment
+		key := joinKey(keyID, string(id))
+		if e, err = decodeEvent(key, v.tx.Bucket(eventsBucket).Get(key)); err == nil {
+			p, err = v.load(e.PaymentID)
+		}
+		if err != nil {
+			return false
+		}
+		paid, looked = p.Dialed(), looked+1
+		return !paid && looked < pay.PaidLooked
+	})
+	return paid, err
 }
 
 func (v beginView) Mark(name string) (pay.NoticeMark, error) { return markIn(v.tx, name) }

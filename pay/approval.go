@@ -246,7 +246,7 @@ func (pol Policy) asksAboutHosts() bool {
 
 // paidHosts tells whether a key has paid a host before.
 type paidHosts interface {
-	Paid(keyID, host string) (bool, error)
+	Paid(keyID, host string, dialed bool) (bool, error)
 }
 
 // asks returns the rule by which a payment needs an approval; "": none does.
@@ -267,7 +267,7 @@ func (pol Policy) asks(v paidHosts, row *Payment) (rule, detail string, err erro
 	case row.Door == DoorAPI && len(pol.AllowPayees) == 0:
 		return RuleApprovalNewHost, "on REST the host is only the caller's word, and this key needs an approval for hosts that it has never paid", nil
 	}
-	paid, err := v.Paid(row.KeyID, row.Host)
+	paid, err := v.Paid(row.KeyID, row.Host, row.Door.dials())
 	if err != nil || paid {
 		return "", "", err
 	}

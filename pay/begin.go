@@ -82,6 +82,8 @@ type Judgement struct {
 	MaxUnanswered int
 	// Failures bound the key's attempts that ended refused or void; zero: no bound.
 	Failures FailureBounds
+	// PerMinute bounds the payments that the key begins in a minute; 0: no bound, or Limits have one.
+	PerMinute int
 }
 
 // Proposal holds the row of a new payment.
@@ -170,8 +172,9 @@ type BeginView interface {
 	// VisitCounters calls visit for all counters above zero whose names begin with a prefix, until
 	// visit returns false. Its cost must not grow with the number of the others.
 	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
-	// Paid reports whether the key has paid a host: there is a spend event.
-	Paid(keyID, host string) (bool, error)
+	// Paid reports whether the key has paid a host: there is a spend event. With dialed, it is that of a
+	// payment that is [Payment.Dialed], among the PaidLooked newest ones.
+	Paid(keyID, host string, dialed bool) (bool, error)
 	// Mark finds a mark; zero: it is not known. One whose time has passed may be returned.
 	Mark(name string) (NoticeMark, error)
 
@@ -268,6 +271,9 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 	if j.starts, err = b.patience(v); err != nil {
 		return j, err
 	}
+	if err := b.pace(v, &j.starts); err != nil {
+		return j, err
+	}
 	if err := b.permit(v); err != nil {
 		return j, err
 	}
@@ -321,17 +327,30 @@ func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 	}
 	paid := known
 	if !known {
-		if paid, err = v.Paid(row.KeyID, row.Host); err != nil {
+		if paid, err = v.Paid(row.KeyID, row.Host, row.Door.dials()); err != nil {
 			return err
 		}
 	}
+	told := false
 	if known {
-		if old, err := noticed(v, payee, row.Created); err != nil || old {
+		if told, err = noticed(v, payee, row.Created); err != nil {
+			return err
+		}
+	}
+	if told { // what is paid all the time stays known
+		later := row.Created.Add(NoticeOnceKept / 2)
+		host, err := noticed(v, payees, later)
+		if err != nil {
+			return err
+		}
+		if of, err := noticed(v, payee, later); err != nil || host && of {
 			return err
 		}
 	}
 	var n Notice
 	switch {
+	case told:
+		n = Notice{At: row.Created}
 	case known:
 		n = newPayeeNotice(b.KeyName, row)
 	case paid:

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,9 +13,12 @@ import (
 const (
 	defaultFailuresPerMinute = 100
 	defaultFailuresPerDay    = 3000
+	// defaultPerMinute bounds the new payments of a key in a minute where no policy does. Payments that
+	// settle, or are open, are bounded by no failures.
+	defaultPerMinute = 1000
 )
 
-// FailureBounds bound the attempts of one key that end refused or void: nothing else keeps them
+// FailureBounds bound the attempts of one key that end refused, void, unresolved or disputed: nothing else keeps them
 // from filling the disk. Minutes and days are in UTC. 0 is the default, a negative number no bound.
 type FailureBounds struct {
 	PerMinute int // default: 100
@@ -32,14 +36,18 @@ func (f FailureBounds) complete() FailureBounds {
 	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay)}
 }
 
-// FailuresError refuses a new payment, because too many of its key have ended refused or void.
+// FailuresError refuses a new payment, because too many of its key have failed or begun.
 type FailuresError struct {
 	Most       int
 	Window     string        // "minute" or "day"
 	RetryAfter time.Duration // until the window is over
+	Begun      bool          // too many have begun, whatever became of them
 }
 
 func (e *FailuresError) Error() string {
+	if e.Begun {
+		return fmt.Sprintf("%d payments of this key have begun in this %s; the next may begin when it is over", e.Most, e.Window)
+	}
 	return fmt.Sprintf("%d payments of this key have failed in this %s; the next may begin when it is over", e.Most, e.Window)
 }
 
@@ -70,30 +78,70 @@ func (f FailureBounds) windows() []failedWindow {
 	return []failedWindow{{"minute", time.Minute, f.PerMinute}, {"day", 24 * time.Hour, f.PerDay}}
 }
 
-// CountsFailures reports whether a counter counts failed attempts, and no reservations.
+// overload returns the bound for keys without a PerMinute: 0 is none. On REST, the defaults limit no plain
+// key. They only say whether more than the usual bound is meant to pass.
+func (pol Policy) overload() int {
+	switch n := pol.PerMinute; {
+	case n == nil:
+		return defaultPerMinute
+	case *n == 0:
+		return 0
+	default:
+		return max(*n, defaultPerMinute)
+	}
+}
+
+// begunWindow counts the payments that a key begins in a minute.
+func begunWindow(most int) failedWindow { return failedWindow{"begun", time.Minute, most} }
+
+// CountsFailures reports whether a counter counts attempts, and no reservations.
 func (c Counter) CountsFailures() bool { return strings.HasPrefix(string(c), failedPrefix) }
 
 // patience refuses a new payment while too many of its key have failed, or returns the new windows.
 func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
 	for _, w := range b.Failures.windows() {
-		if w.most <= 0 {
-			continue
-		}
-		c, now := w.counter(b.KeyID), w.number(b.Now)
-		have, err := v.Counter(c)
-		if err != nil {
+		if err := b.within(v, w, &starts); err != nil {
 			return nil, err
-		}
-		n := have.Big().Uint64()
-		switch {
-		case n>>halfCounter != now:
-			starts = append(starts, CounterChange{Counter: c, Amount: x402.NewAmount(now << halfCounter), Set: true})
-		case n&(1<<halfCounter-1) >= uint64(w.most):
-			over := time.Unix(int64((now+1)*uint64(w.length/time.Second)), 0)
-			return nil, &FailuresError{Most: w.most, Window: w.name, RetryAfter: over.Sub(b.Now)}
 		}
 	}
 	return starts, nil
+}
+
+// pace refuses a new payment while too many of its key have begun, and counts it.
+func (b *Begin) pace(v BeginView, starts *[]CounterChange) error {
+	w := begunWindow(b.PerMinute)
+	if w.most <= 0 {
+		return nil
+	}
+	if err := b.within(v, w, starts); err != nil {
+		if full, is := errors.AsType[*FailuresError](err); is {
+			full.Window, full.Begun = "minute", true
+		}
+		return err
+	}
+	*starts = append(*starts, CounterChange{Counter: w.counter(b.KeyID), Amount: x402.NewAmount(1), Add: true})
+	return nil
+}
+
+// within refuses a payment for which a window has no room. It adds a window that begins.
+func (b *Begin) within(v BeginView, w failedWindow, starts *[]CounterChange) error {
+	if w.most <= 0 {
+		return nil
+	}
+	c, now := w.counter(b.KeyID), w.number(b.Now)
+	have, err := v.Counter(c)
+	if err != nil {
+		return err
+	}
+	n := have.Big().Uint64()
+	switch {
+	case n>>halfCounter != now:
+		*starts = append(*starts, CounterChange{Counter: c, Amount: x402.NewAmount(now << halfCounter), Set: true})
+	case n&(1<<halfCounter-1) >= uint64(w.most):
+		over := time.Unix(int64((now+1)*uint64(w.length/time.Second)), 0)
+		return &FailuresError{Most: w.most, Window: w.name, RetryAfter: over.Sub(b.Now)}
+	}
+	return nil
 }
 
 // fail counts a payment once among those of its key that failed, also if it settles later. That of

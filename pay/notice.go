@@ -78,7 +78,7 @@ const (
 	// NoticesKept is the number of notices that a store keeps.
 	NoticesKept = 10_000
 	// NoticeOnceKept is the time for which a store knows a Once.
-	NoticeOnceKept = 400 * 24 * time.Hour
+	NoticeOnceKept = 90 * 24 * time.Hour
 	// NoticeRunKept is the time after its last event for which a store knows a row of events.
 	NoticeRunKept = 30 * 24 * time.Hour
 	// NoticesPerHour bounds the notices of one kind about one key in an hour. A hostile seller must not
@@ -174,7 +174,8 @@ func noticed(v BeginView, mark string, at time.Time) (bool, error) {
 }
 
 // WriteNotices writes notices whose Once is not known, and at most NoticesPerHour of one kind, key and
-// hour. A store calls it in the transaction that causes the notices.
+// hour. One that is held back leaves no marks: a key that pays many hosts must not fill the store with
+// them. A store calls it in the transaction that causes the notices.
 func WriteNotices(book NoticeBook, list []Notice) error {
 	for _, n := range list {
 		n.At = n.At.UTC()
@@ -193,16 +194,17 @@ func WriteNotices(book NoticeBook, list []Notice) error {
 			}
 			n.Marks = append([]string{n.Once}, n.Marks...)
 		}
+		if n.Kind != "" {
+			if told, err := writeNotice(book, n); err != nil {
+				return err
+			} else if !told {
+				continue
+			}
+		}
 		for _, name := range n.Marks {
 			if err := book.SetMark(name, NoticeMark{Count: 1, Until: n.At.Add(NoticeOnceKept)}, n.At); err != nil {
 				return err
 			}
-		}
-		if n.Kind == "" {
-			continue
-		}
-		if err := writeNotice(book, n); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -233,25 +235,25 @@ func countRun(book NoticeBook, n Notice) (reached bool, err error) {
 }
 
 // writeNotice counts a notice in its hour, and writes it if there is room.
-func writeNotice(book NoticeBook, n Notice) error {
+func writeNotice(book NoticeBook, n Notice) (told bool, err error) {
 	hour := fmt.Sprintf("rate/%s/%s/%s", n.Kind, n.KeyID, n.At.Format("2006-01-02T15"))
 	m, err := book.Mark(hour)
 	if err != nil || m.Count > NoticesPerHour {
-		return err
+		return false, err
 	}
-	if m.Count == NoticesPerHour {
+	if told = m.Count < NoticesPerHour; !told {
 		n = heldBack(n)
 	}
 	err = book.SetMark(hour, NoticeMark{Count: m.Count + 1, Until: n.At.Truncate(time.Hour).Add(2 * time.Hour)}, n.At)
 	if err != nil {
-		return err
+		return false, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("naming a notice: %w", err)
+		return false, fmt.Errorf("naming a notice: %w", err)
 	}
 	n.ID, n.Marks, n.Run, n.RunOf = id.String(), nil, "", 0
-	return book.Append(n)
+	return told, book.Append(n)
 }
 
 // heldBack takes the place of the first notice that is too many in its hour.

@@ -108,7 +108,7 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 // newHostNotice tells that a key pays a host for the first time.
 func newHostNotice(name string, row *Payment) Notice {
 	n := about(row, NoticeNewHost, row.Created)
-	n.Once = "host/" + row.KeyID + "/" + row.Host
+	n.Once = "host/" + said(row) + row.KeyID + "/" + row.Host
 	n.Title = fmt.Sprintf("Key %s pays a new host: %s", name, row.Host)
 	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know this seller, pause the key with purser keys pause %s, or forbid the host with purser limits %s --add-deny-host %s.",
 		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID), keyWord(name, row.KeyID), hostWord(row.Host))
@@ -132,7 +132,16 @@ func payeeMark(row *Payment) string {
 }
 
 // payeesMark says that the payees of a host are known.
-func payeesMark(row *Payment) string { return "payees/" + row.KeyID + "/" + row.Host }
+func payeesMark(row *Payment) string { return "payees/" + said(row) + row.KeyID + "/" + row.Host }
+
+// said sets apart the names of what a caller on REST has said of a host: its word makes no host known to
+// the doors at which purser sends the requests.
+func said(row *Payment) string {
+	if row.Door.dials() {
+		return ""
+	}
+	return "said/"
+}
 
 // priceJump is the factor above an endpoint's last price from which on people are told.
 const priceJump = 2

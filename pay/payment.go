@@ -44,6 +44,17 @@ const (
 	DoorOperator Door = "operator"
 )
 
+// dials reports whether purser itself sends the requests of a door. On REST, the URL of a payment is the
+// caller's word.
+func (d Door) dials() bool { return d == DoorProxy || d == DoorTransport }
+
+// PaidLooked is the number of payments to a host among which one is looked for that is [Payment.Dialed].
+const PaidLooked = 16
+
+// Dialed reports whether the payment shows that its key has paid its host: purser itself has sent the
+// request there, and the chain has not disproved the payment.
+func (p *Payment) Dialed() bool { return p.Door.dials() && p.State == Settled && !p.Disputed }
+
 // Hash identifies a request for repeats. It is a SHA-256.
 type Hash [sha256.Size]byte
 

@@ -86,6 +86,9 @@ func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error
 		Declined: declined, Policy: &pol, PolicyRevision: k.PolicyRevision, Paused: k.Paused,
 		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures,
 	}
+	if pol.PerMinute == nil {
+		j.PerMinute = p.opts.DefaultPolicy.overload()
+	}
 	return j, p.setPlace(ctx, &j, k, now)
 }
 

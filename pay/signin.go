@@ -40,6 +40,8 @@ type SigningIn interface {
 const (
 	// maxPaidBefore bounds the payments to a host among which a paid resource is looked for.
 	maxPaidBefore = 200
+	// maxAsked bounds those of them about which the chain is asked.
+	maxAsked = 3
 	// maxSignIns bounds the memory of nonces. The site in the message protects against the others.
 	maxSignIns = 10_000
 )
@@ -105,15 +107,17 @@ func (pol Policy) signsIn(at site) bool {
 }
 
 // paidBefore finds the wallet and network with which the key has paid for the resource, which is the
-// site and the path, as sellers know it. ErrNoSignIn if there is no settled payment whose wallet the
-// key may still use.
+// site and the path, as sellers know it. Payments count whose requests purser has sent itself, and about
+// which the chain agrees, because other keys may have paid there from the same wallet. ErrNoSignIn if
+// there is none whose wallet the key may still use.
 func (p *Payer) paidBefore(ctx context.Context, r SignInRequest) (Wallet, x402.Network, error) {
 	page, err := p.store.ListSpend(ctx, []string{r.Key.ID}, OrganizationSpendQuery{Host: siteIn(r.URL).String(), Limit: maxPaidBefore})
 	if err != nil {
 		return Wallet{}, x402.Network{}, fmt.Errorf("looking for what was paid: %w", err)
 	}
+	asked := 0
 	for _, e := range page.Entries {
-		if e.Corrects != "" || !sameResource(r.URL, e.RequestURL) {
+		if e.Corrects != "" || !e.Door.dials() || !sameResource(r.URL, e.RequestURL) {
 			continue
 		}
 		row, err := p.store.Payment(ctx, e.PaymentID)
@@ -123,6 +127,13 @@ func (p *Payer) paidBefore(ctx context.Context, r SignInRequest) (Wallet, x402.N
 		n, enabled := p.network(row.Terms.Network)
 		if row.State != Settled || row.Disputed || !enabled {
 			continue
+		}
+		if row.Claimed() {
+			if asked++; asked > maxAsked || !p.proveOne(ctx, row) {
+				continue
+			}
+		} else if row.Receipted && !row.Confirmed && !p.watches(n.Name) {
+			continue // without an RPC, the receipt that the key has posted is its word
 		}
 		usable, err := p.store.Wallets(ctx, r.Key.ID)
 		if err != nil {

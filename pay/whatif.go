@@ -293,7 +293,7 @@ func (v *replayed) Counter(c Counter) (x402.Amount, error) {
 }
 
 // Paid reports whether a host was paid before.
-func (v *replayed) Paid(_, host string) (bool, error) { return v.paid[host], nil }
+func (v *replayed) Paid(_, host string, _ bool) (bool, error) { return v.paid[host], nil }
 
 // VisitCounters lists the counters of the store with a prefix. All that a replay adds to are there,
 // because the payments were counted there.

@@ -141,7 +141,9 @@ func (s *state) event(p *pay.Payment, e *pay.SpendEvent) {
 	s.events = append(s.events, e)
 	if e.Host != "" {
 		q := ofKey(askPaid, e.KeyID, hashed(e.Host))
-		s.paid[q], s.answered[q] = true, true
+		if s.pays(q, p); s.dialed[q] { // else the database may have a payment that is
+			s.answered[q] = true
+		}
 	}
 }
 

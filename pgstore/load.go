@@ -216,10 +216,15 @@ func readers() [kinds]reader {
 			func(list []question) []any { return []any{bytesOf(list, first), bytesOf(list, endOf)} }, takeCounter,
 		},
 		askPaid: {
-			columns{b: "q.h"},
-			`unnest($1::bytea[]) q (h) WHERE EXISTS (SELECT FROM spend s WHERE s.host_hash = q.h)`, byBytes,
+			columns{b: "q.h", id: "p.id", row: "p.row"},
+			fmt.Sprintf(`unnest($1::bytea[]) q (h) CROSS JOIN LATERAL (SELECT s.payment_id FROM spend s WHERE s.host_hash = q.h ORDER BY s.id DESC LIMIT %d) e
+				JOIN payments p ON p.id = e.payment_id`, pay.PaidLooked), byBytes,
 			func(s *state, f *answer) error {
-				s.paid[f.single()] = true
+				p, err := codec.Decode(codec.Stored{Row: f.row})
+				if err != nil {
+					return fmt.Errorf("payment %s: %w", f.id, err)
+				}
+				s.pays(f.single(), p)
 				return nil
 			},
 		},

@@ -75,6 +75,7 @@ type state struct {
 	uses       map[question]use
 	plans      map[string]pay.PlanName
 	paid       map[question]bool
+	dialed     map[question]bool // paid by a payment that is Dialed
 	marks      map[string]pay.NoticeMark
 	approvals  map[string]*pay.Approval
 	purchases  map[question]map[string]bool
@@ -132,7 +133,7 @@ func newState(r *reads, known memory[seen], n int) *state {
 		sheets: make(map[string]*sheet, n), authorized: make(map[question]bool, n),
 		sets: make(map[question]map[string]bool, n), hosts: map[question]map[string]uint64{},
 		attempts: map[question]uint64{}, keys: map[string]keyRead{}, uses: map[question]use{}, plans: map[string]pay.PlanName{},
-		paid: map[question]bool{}, marks: map[string]pay.NoticeMark{}, setMarks: map[string]bool{},
+		paid: map[question]bool{}, dialed: map[question]bool{}, marks: map[string]pay.NoticeMark{}, setMarks: map[string]bool{},
 		approvals: map[string]*pay.Approval{}, purchases: map[question]map[string]bool{}, pending: map[question]map[string]time.Time{},
 		kept: map[string][]string{}, asked: map[string]bool{}, settings: map[string][]byte{},
 		days: map[question]*spendDay{}, eventIDs: map[string]bool{}, drawn: map[drawnDay]*pay.WalletDay{},
@@ -288,7 +289,7 @@ func (s *state) answer(list map[question]bool) {
 	}
 	for _, e := range s.events {
 		if q := ofKey(askPaid, e.KeyID, hashed(e.Host)); e.Host != "" && list[q] {
-			s.paid[q] = true
+			s.pays(q, s.payments[e.PaymentID])
 		}
 	}
 	for id, a := range s.approvals {
@@ -297,6 +298,11 @@ func (s *state) answer(list map[question]bool) {
 		}
 	}
 	clear(s.missing)
+}
+
+// pays notes that a payment has paid a host.
+func (s *state) pays(q question, p *pay.Payment) {
+	s.paid[q], s.dialed[q] = true, s.dialed[q] || p != nil && p.Dialed()
 }
 
 // sortedIDs returns the ids of a set, oldest first.

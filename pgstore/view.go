@@ -156,9 +156,9 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 	return nil
 }
 
-func (v view) Paid(keyID, host string) (bool, error) {
+func (v view) Paid(keyID, host string, dialed bool) (bool, error) {
 	q, err := v.askOf(askPaid, keyID, hashed(host))
-	return v.paid[q], err
+	return v.paid[q] && !dialed || v.dialed[q], err
 }
 
 func (v view) Mark(name string) (pay.NoticeMark, error) {

@@ -34,13 +34,18 @@ func (b noticeBook) Append(n pay.Notice) error {
 	return nil
 }
 
-func (v view) Paid(keyID, host string) (bool, error) {
+func (v view) Paid(keyID, host string, dialed bool) (bool, error) {
+	var newest []string
 	for _, e := range v.events.ascending("") {
 		if e.KeyID == keyID && e.Host == host {
-			return true, nil
+			newest = append(newest, e.PaymentID)
 		}
 	}
-	return false, nil
+	newest = newest[max(0, len(newest)-pay.PaidLooked):]
+	return slices.ContainsFunc(newest, func(id string) bool {
+		p, found := v.payments.get(id)
+		return !dialed || found && p.Dialed()
+	}), nil
 }
 
 func (v view) Mark(name string) (pay.NoticeMark, error) { return v.marks[name], nil }

@@ -154,7 +154,7 @@ var retentionTests = map[string]func(*fixture){
 		k := f.key()
 		refused := f.begin(made(k, noon), pay.Created)
 		f.record(outcome(refused, pay.VerdictRefused))
-		f.retire(f.acquired(refused.ID), pay.VerdictRefusedExpired, noon)
+		f.retire(refused, pay.VerdictRefusedExpired, noon)
 		unresolved := f.retire(f.begin(made(k, noon), pay.Created), pay.VerdictUnresolved, noon)
 		f.same("unresolved", []any{unresolved.Retired, unresolved.State}, []any{true, pay.Open})
 		disputed := f.begin(made(k, noon), pay.Created)
