@@ -89,20 +89,21 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, err
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
 		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, Money(have.amount)),
-		again:  func(ctx context.Context) bool { return p.freed(ctx, c) || p.moreThan(ctx, c, have) },
+		again:  func(ctx context.Context) bool { return p.freed(ctx, c, c.balanceKey()) || p.moreThan(ctx, c, have) },
 	}
 	return l, nil
 }
 
 // freed asks the chain about payments that still hold a part of the wallet, before another one is
-// declined for want of it. It reports whether there may be more than before.
-func (p *Payer) freed(ctx context.Context, c choice) bool {
+// declined for want of it. It reports whether there may be more than before. key names what is then read
+// anew.
+func (p *Payer) freed(ctx context.Context, c choice, key balanceKey) bool {
 	if !p.proveWallet(ctx, c.wallet) {
 		return false
 	}
-	// The remembered balance may lack what has moved since. One that is read now has it, and so has the
+	// What is remembered may lack what has moved since. One that is read now has it, and so has the
 	// count of what has moved.
-	p.balances.forget(c.balanceKey())
+	p.balances.forget(key)
 	return true
 }
 

@@ -20,9 +20,10 @@ type choice struct {
 	asset       x402.Asset
 	wallet      Wallet
 	validity    time.Duration
-	id          string     // of the payment, if one is made
-	offer       x402.Offer // what its payload echoes, with the id where the seller wants that
-	giveBack    func()     // of the facilitator's turn; nil: none was taken
+	id          string        // of the payment, if one is made
+	offer       x402.Offer    // what its payload echoes, with the id where the seller wants that
+	giveBack    func()        // of the facilitator's turn; nil: none was taken
+	allowance   *knownBalance // of Permit2; nil: it is not known, or not needed
 }
 
 // chosen reports whether there is a requirement that could be paid if the policy allowed it.
@@ -158,7 +159,8 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if err := p.checkOffer(ctx, r, pol, index); err != nil {
 		return c, rankPolicy, err
 	}
-	return c, rankPolicy, p.allowed(ctx, c)
+	err = p.allowed(ctx, &c)
+	return c, rankPolicy, err
 }
 
 // unpayable returns the error of a requirement on a network that purser does not pay on.

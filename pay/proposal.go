@@ -104,6 +104,7 @@ func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balan
 		Limit{Reservation: Reservation{Counter: sum, Amount: id.Terms.Amount, Release: ReleasePending}},
 		balance,
 	)
+	limits = append(limits, p.allowanceLimit(c, id.Terms)...)
 	proposed := Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
 	if proposed.Approved = r.Approved; pol.asksSome() || r.Approved != nil {
 		proposed.Approval = p.approvalFor(r, row)

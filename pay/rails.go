@@ -15,11 +15,16 @@ type AllowanceError struct {
 	Wallet     Wallet
 	Have, Need x402.Amount
 	Command    string // that allows more
+	Open       bool   // open payments take what is missing
 }
 
 func (e *AllowanceError) Error() string {
-	return fmt.Sprintf("permit2_allowance_required: wallet %s lets Permit2 move %s, and the payment takes %s; an operator can allow more: %s",
-		e.Wallet.Address, Money(e.Have), Money(e.Need), e.Command)
+	less := ""
+	if e.Open {
+		less = ", less what is in open payments"
+	}
+	return fmt.Sprintf("permit2_allowance_required: wallet %s lets Permit2 move %s%s, and the payment takes %s; an operator can allow more: %s",
+		e.Wallet.Address, Money(e.Have), less, Money(e.Need), e.Command)
 }
 
 // byRail orders the requirements of a challenge: those that the token takes itself come before those of
@@ -60,21 +65,15 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 // allowed checks that Permit2 may move what a payment takes. The allowance is remembered like a balance,
 // and read afresh before it is too little. Without an answer the payment goes on, as one does without its
 // balance: the seller finds out, and the chain tells what became of it.
-func (p *Payer) allowed(ctx context.Context, c choice) error {
+func (p *Payer) allowed(ctx context.Context, c *choice) error {
 	chain, can := p.opts.Chain.(Allowances)
 	if !c.requirement.Rail().Permit2() || c.wallet.Address == nil || !can {
 		return nil
 	}
-	read := func(ctx context.Context) (have knownBalance, err error) {
-		if err = p.checkChain(ctx, c.network, c.asset); err == nil {
-			have.amount, err = chain.Allowance(ctx, c.network, c.asset, *c.wallet.Address, x402.Permit2)
-		}
-		return have, err
-	}
-	need := c.requirement.Amount
-	have, fresh, err := p.look(ctx, c, c.allowanceKey(), p.slowRPC, asRemembered, read)
-	if err == nil && !fresh && have.amount.Cmp(need) < 0 {
-		have, _, err = p.look(ctx, c, c.allowanceKey(), p.slowRPC, afreshToPay, read)
+	read := func(ctx context.Context) (knownBalance, error) { return p.allowance(ctx, chain, *c) }
+	have, fresh, err := p.look(ctx, *c, c.allowanceKey(), p.slowRPC, asRemembered, read)
+	if err == nil && !fresh && have.amount.Cmp(c.requirement.Amount) < 0 {
+		have, _, err = p.look(ctx, *c, c.allowanceKey(), p.slowRPC, afreshToPay, read)
 	}
 	switch {
 	case errors.Is(err, ErrUnwatched):
@@ -83,10 +82,50 @@ func (p *Payer) allowed(ctx context.Context, c choice) error {
 		return err
 	case err != nil:
 		p.log.WarnContext(ctx, "allowance not known", "wallet", c.wallet.ProviderID, "error", err)
-	case have.amount.Cmp(need) < 0:
-		return failedFor(nil, &AllowanceError{
-			Wallet: c.wallet, Have: have.amount, Need: need, Command: p.opts.Names.Approve + " " + c.wallet.ID,
-		})
+		return nil
+	}
+	c.allowance = &have
+	if have.amount.Cmp(c.requirement.Amount) < 0 {
+		return p.lacksAllowance(*c, false)
 	}
 	return nil
+}
+
+// allowance asks how much of the wallet's tokens Permit2 may move. What has moved through it so far is
+// read first, like that of a balance.
+func (p *Payer) allowance(ctx context.Context, chain Allowances, c choice) (have knownBalance, err error) {
+	if have.moved, err = p.store.Counter(ctx, movedCounter(c.wallet.ID, permitted(c.asset))); err != nil {
+		return have, fmt.Errorf("%w: %w", errUncounted, err)
+	}
+	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+		have.amount, err = chain.Allowance(ctx, c.network, c.asset, *c.wallet.Address, x402.Permit2)
+	}
+	return have, err
+}
+
+func (p *Payer) lacksAllowance(c choice, open bool) error {
+	return failedFor(nil, &AllowanceError{
+		Wallet: c.wallet, Have: c.allowance.amount, Need: c.requirement.Amount, Command: p.opts.Names.Approve + " " + c.wallet.ID, Open: open,
+	})
+}
+
+// permitted names what Permit2 may move of an asset in counters, beside the asset itself.
+func permitted(a x402.Asset) string { return a.Symbol + ".permit2" }
+
+// allowanceLimit reserves the part of an allowance that a payment takes, because open payments of all keys
+// that draw from the wallet share it. There is none for a payment that the token itself moves.
+func (p *Payer) allowanceLimit(c choice, t Terms) []Limit {
+	if !c.requirement.Rail().Permit2() {
+		return nil
+	}
+	r := p.hold(c, t.Amount)
+	r.Counter = holdCounter(c.wallet.ID, permitted(c.asset))
+	l := Limit{Reservation: r}
+	if c.allowance != nil {
+		l.Max, l.Since, l.Refusal = &c.allowance.amount, c.allowance.moved, p.lacksAllowance(c, true)
+		if lacks, is := errors.AsType[*FailedError](l.Refusal); is {
+			lacks.again = func(ctx context.Context) bool { return p.freed(ctx, c, c.allowanceKey()) }
+		}
+	}
+	return []Limit{l}
 }

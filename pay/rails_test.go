@@ -126,6 +126,45 @@ func TestPermit2RefusedForItsAllowance(t *testing.T) {
 	w.checkBooks()
 }
 
+// Open payments of Permit2 share what the contract may move. One that only a receipt calls settled still
+// takes its part, and one that the chain shows has taken it from the allowance itself.
+func TestPermit2SharesItsAllowance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, anyScheme)
+	w.chain.allowance = 250
+	open := func(n int, way string) (*pay.Attempt, error) {
+		a, err := w.payer.Open(context.Background(), w.asks(fmt.Sprintf("https://api.example.com/%d", n), "100", way))
+		if err == nil {
+			a.Finish(true)
+			w.quiet()
+		}
+		return a, err
+	}
+	lacks := func(err error) {
+		t.Helper()
+		if failed, is := errors.AsType[*pay.FailedError](err); !is || pay.Code(failed.Cause) != pay.CodeAllowance || !strings.Contains(failed.Detail, "open payments") {
+			t.Errorf("got %v, want that the allowance is taken", err)
+		}
+	}
+	first := must(open(1, byPermit2))
+	must(open(2, byUpto))
+	_, err := open(3, byPermit2)
+	lacks(err)
+	must(w.payer.PostReceipt(context.Background(), w.key, first.Payment().ID, x402.Receipt{Success: true, Network: "base", Transaction: invented(1)}))
+	w.chain.advance(6 * time.Second)
+	_, err = open(3, byUpto)
+	lacks(err)
+	must(open(4, byToken)) // the token asks for none
+	w.sellerMoves(first.Payload())
+	w.chain.allowance = 200 // as the token counts
+	w.chain.advance(6 * time.Second)
+	must(open(5, byPermit2))
+	_, err = open(6, byPermit2)
+	lacks(err)
+	w.recoverAll()
+	w.checkBooks()
+}
+
 func TestPermit2NeedsAnAllowance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Names.Approve = "purser wallets approve" })

@@ -1,0 +1,258 @@
+package pay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// invented names a transaction that is on no chain.
+func invented(n int) string { return fmt.Sprintf("0x%064x", n) }
+
+// receipt posts a receipt that names a transaction.
+func (w *world) receipt(k pay.Key, id, tx string) *pay.Payment {
+	w.t.Helper()
+	return must(w.payer.PostReceipt(context.Background(), k, id, x402.Receipt{Success: true, Network: "base", Transaction: tx}))
+}
+
+// sharing makes a key that draws from the world's wallet, too.
+func (w *world) sharing() pay.Key {
+	w.t.Helper()
+	k, _, err := w.books.CreateKey(context.Background(), books.KeyRequest{Label: "sharing"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.books.ShareWallet(context.Background(), w.store.wallet().ID, k.ID); err != nil {
+		w.t.Fatal(err)
+	}
+	return k
+}
+
+// fundless reports whether a payment was declined for want of money.
+func fundless(err error) bool {
+	failed, is := errors.AsType[*pay.FailedError](err)
+	return is && failed.Funds
+}
+
+// Whoever claims a settlement, the wallet keeps the amount until the chain agrees: another key that shares
+// the wallet cannot spend it as well.
+func TestClaimKeepsTheHold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		claim func(w *world) *pay.Payment
+	}{
+		"a posted receipt, proxy": {func(w *world) *pay.Payment {
+			a := w.mustOpen(w.proxied("https://one.example/", "9", ""))
+			a.Finish(false)
+			w.quiet()
+			return w.receipt(w.key, a.Payment().ID, invented(1))
+		}},
+		"a posted receipt, REST": {func(w *world) *pay.Payment {
+			a := w.mustBegin(w.rest(pay.SettleSeller, "https://one.example/", "9", ""))
+			a.Finish(true)
+			w.quiet()
+			return w.receipt(w.key, a.Payment().ID, invented(1))
+		}},
+		"the seller's receipt, transport": {func(w *world) *pay.Payment {
+			r := w.proxied("https://one.example/", "9", "")
+			r.Door = pay.DoorTransport
+			a := w.mustOpen(r)
+			a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: invented(1)})
+			a.Finish(true)
+			w.quiet()
+			return w.payment(a.Payment().ID)
+		}},
+		"the facilitator's word": {func(w *world) *pay.Payment {
+			w.fac.mode("", "lie")
+			a := w.mustBegin(w.rest(pay.SettlePayer, "https://one.example/", "9", ""))
+			a.Finish(true)
+			w.quiet()
+			return w.payment(a.Payment().ID)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPurse(t, 10, nil)
+			other := w.sharing()
+			p := c.claim(w)
+			if p.State != pay.Settled || !p.Claimed() {
+				t.Fatalf("%v, claimed %v", p.Labels(), p.Claimed())
+			}
+			theirs := func() error {
+				r := w.proxied("https://two.example/", "9", "")
+				r.Key = other
+				a, err := w.payer.Open(context.Background(), r)
+				if err == nil {
+					a.Abandon("enough")
+				}
+				return err
+			}
+			for range 5 { // remembered and read afresh
+				if err := theirs(); !fundless(err) {
+					t.Fatalf("the wallet has 10, 9 of it may still leave, and 9 more: %v", err)
+				}
+				w.chain.advance(6 * time.Second)
+			}
+			w.restart()
+			if err := theirs(); !fundless(err) {
+				t.Fatalf("after a restart: %v", err)
+			}
+			w.checkBooks()
+			w.recoverAll() // the chain disputes it
+			if p := w.payment(p.ID); !p.Disputed || p.Claimed() {
+				t.Fatalf("%v, claimed %v", p.Labels(), p.Claimed())
+			}
+			if err := theirs(); err != nil {
+				t.Errorf("what the chain disproved is still held: %v", err)
+			}
+			w.checkBooks()
+		})
+	}
+}
+
+// Without an RPC there is no better word: a claim ends the hold at once, also where the RPC has gone since.
+func TestClaimWithoutAnRPC(t *testing.T) {
+	t.Parallel()
+	open := func(w *world) string {
+		a := w.mustOpen(w.proxied("https://one.example/", "9", ""))
+		a.Finish(false)
+		w.quiet()
+		return a.Payment().ID
+	}
+	held := func(w *world) string {
+		return must(w.payer.WalletOpen(context.Background(), w.store.wallet())).String()
+	}
+	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+	if p := w.receipt(w.key, open(w), invented(1)); p.Claimed() || held(w) != "0" {
+		t.Errorf("%v, %s held", p.Labels(), held(w))
+	}
+	w.checkBooks()
+
+	w = newWorld(t, nil)
+	settled, unresolved := open(w), w.mustOpen(w.proxied("https://two.example/", "9", ""))
+	unresolved.Finish(false)
+	w.quiet()
+	w.receipt(w.key, settled, invented(1))
+	if held(w) != "18" {
+		t.Errorf("%s held", held(w))
+	}
+	w.opts.Chain = nil
+	w.restart()
+	w.recoverAll()
+	if held(w) != "0" || !w.payment(unresolved.Payment().ID).Unresolved {
+		t.Errorf("%s held for good: %v", held(w), w.payment(unresolved.Payment().ID).Labels())
+	}
+	w.checkBooks()
+}
+
+// A wallet that is nearly empty goes on at once: before a payment is declined for want of money, the chain
+// is asked about those that are settled by a claim.
+func TestNearlyEmptyWalletGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newPurse(t, 40, nil)
+	other := w.sharing()
+	buy := func(n int) {
+		t.Helper()
+		r := w.proxied(fmt.Sprintf("https://one.example/%d", n), "1", "")
+		if n%2 == 1 {
+			r.Key = other
+		}
+		a, err := w.payer.Open(context.Background(), r)
+		if err != nil {
+			t.Fatalf("payment %d: %v", n, err)
+		}
+		tx := w.sellerMoves(a.Payload())
+		a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: tx})
+		a.Finish(true)
+		w.quiet()
+	}
+	for n := range 39 {
+		buy(n)
+	}
+	if n := w.chain.traces(); n > 80 {
+		t.Errorf("%d questions for 39 payments", n)
+	}
+	buy(39)
+	r := w.proxied("https://one.example/more", "1", "")
+	if _, err := w.payer.Open(context.Background(), r); !fundless(err) {
+		t.Errorf("the wallet is empty: %v", err)
+	}
+	w.checkBooks()
+	w.recoverAll()
+	w.checkBooks()
+}
+
+// Calls that come at once share the look, and none is declined for what has left already.
+func TestNearlyEmptyWalletOfManyCalls(t *testing.T) {
+	t.Parallel()
+	w := newPurse(t, 20, nil)
+	for n := range 10 {
+		a := w.mustOpen(w.proxied(fmt.Sprintf("https://one.example/%d", n), "1", ""))
+		tx := w.sellerMoves(a.Payload())
+		a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: tx})
+		a.Finish(true)
+	}
+	w.quiet()
+	w.chain.advance(6 * time.Second) // 10 are left, and 10 are still held
+	var all sync.WaitGroup
+	for n := range 10 {
+		all.Go(func() {
+			a, err := w.payer.Open(context.Background(), w.proxied(fmt.Sprintf("https://two.example/%d", n), "1", ""))
+			if err != nil {
+				t.Errorf("call %d: %v", n, err)
+				return
+			}
+			a.Finish(true)
+		})
+	}
+	all.Wait()
+	w.quiet()
+	w.checkBooks()
+}
+
+// A posted receipt is the key's word: it frees no place among the unanswered payments of its host until the
+// chain agrees. Those of which the chain knows are asked about before another one is declined.
+func TestPostedReceiptsKeepTheirHost(t *testing.T) {
+	t.Parallel()
+	post := func(w *world, n int, honest bool) error {
+		a, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, fmt.Sprintf("https://one.example/%d", n), "1", ""))
+		if err != nil {
+			return err
+		}
+		tx := invented(n + 1)
+		if honest {
+			tx = w.sellerMoves(a.Payload())
+		}
+		a.Finish(true)
+		w.quiet()
+		w.receipt(w.key, a.Payment().ID, tx)
+		return nil
+	}
+	liar, honest := newWorld(t, nil), newWorld(t, nil)
+	for n := range pay.MaxUnansweredPerHost + 1 {
+		err := post(liar, n, false)
+		if refused, is := errors.AsType[*pay.PolicyError](err); (n == pay.MaxUnansweredPerHost) != (is && refused.Rule == "unanswered") {
+			t.Fatalf("payment %d: %v", n, err)
+		}
+	}
+	for n := range 3 * pay.MaxUnansweredPerHost {
+		if err := post(honest, n, true); err != nil {
+			t.Fatalf("honest payment %d: %v", n, err)
+		}
+	}
+	for _, w := range []*world{liar, honest} {
+		w.checkBooks()
+		w.recoverAll()
+		w.checkBooks()
+	}
+	if err := post(liar, 1000, true); err != nil {
+		t.Errorf("once the chain has spoken: %v", err)
+	}
+}
