@@ -153,6 +153,70 @@ func TestNoSignIn(t *testing.T) {
 	}
 }
 
+// A key signs in for what it has bought itself, from a wallet that other keys have bought with, too. What it
+// only says on REST, or by a receipt that it has made up, buys no sign-in as that wallet.
+func TestNoSignInForWhatWasOnlySaid(t *testing.T) {
+	t.Parallel()
+	const page = "https://api.example.com/member"
+	for name, buy := range map[string]func(m *member, k pay.Key){
+		"nothing": func(*member, pay.Key) {},
+		"a payment to anybody on REST": func(m *member, k pay.Key) {
+			r := m.rest(pay.SettlePayer, page, "1", "")
+			r.Key = k
+			a := m.mustBegin(r)
+			a.Finish(true)
+		},
+		"a payment of another seller on REST, with its receipt": func(m *member, k pay.Key) {
+			r := m.rest(pay.SettleSeller, page, "1", "")
+			r.Key = k
+			a := m.mustBegin(r)
+			tx := m.sellerMoves(a.Payload())
+			a.Finish(true)
+			m.quiet()
+			m.receipt(k, a.Payment().ID, tx)
+		},
+		"a receipt that is made up": func(m *member, k pay.Key) {
+			r := m.proxied(page, "100", "")
+			r.Key = k
+			a := m.mustOpen(r)
+			a.Finish(false)
+			m.quiet()
+			m.receipt(k, a.Payment().ID, invented(1))
+		},
+	} {
+		for _, watched := range []bool{true, false} {
+			m := newMember(t, func(o *pay.Options) {
+				if !watched {
+					o.Chain = nil
+				}
+			})
+			other := m.sharing()
+			buy(m, other)
+			m.quiet()
+			r := m.asks(page, "nonce0001")
+			r.Key = other
+			if _, err := m.payer.SignIn(t.Context(), r); !errors.Is(err, pay.ErrNoSignIn) || m.ring.asked != 0 {
+				t.Errorf("%s, watched %v: %v, signed %d times", name, watched, err, m.ring.asked)
+			}
+			own := m.proxied(page, "100", "")
+			own.Key = other
+			own.Anew = true
+			a := m.mustOpen(own)
+			if a.Payment().State == pay.Open {
+				m.sellerMoves(a.Payload())
+				a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: m.chain.transaction(a.Payment().Authorization.Nonce)})
+			}
+			a.Finish(true)
+			m.quiet()
+			r = m.asks(page, "nonce0002")
+			r.Key = other
+			if _, err := m.payer.SignIn(t.Context(), r); err != nil {
+				t.Errorf("%s, watched %v: %v for what the key has bought", name, watched, err)
+			}
+		}
+	}
+}
+
 func (m *member) anotherKey() pay.Key {
 	key, _, err := m.books.CreateKey(context.Background(), books.KeyRequest{Label: "another"})
 	if err != nil {

@@ -307,8 +307,17 @@ var approvalTests = map[string]func(*fixture){
 			return b
 		}
 		f.same("rule", f.held(news(pay.DoorProxy)).Rule, "approval-new-host")
+		said := want(k, noon)
+		said.New.Door = pay.DoorAPI
+		f.settle(f.begin(said, pay.Created), true)
+		f.held(news(pay.DoorTransport)) // purser has sent no request there
+		disproved := f.begin(want(k, noon), pay.Created)
+		f.record(outcome(disproved, pay.VerdictSettled))
+		f.record(outcome(disproved, pay.VerdictDisputed))
+		f.held(news(pay.DoorProxy))
 		f.settle(f.begin(want(k, noon), pay.Created), true)
 		f.begin(news(pay.DoorProxy), pay.Created)
+		f.begin(news(pay.DoorTransport), pay.Created)
 		f.held(news(pay.DoorAPI)) // there, the host is the caller's word
 		b := news(pay.DoorAPI)
 		b.Policy.AllowPayees = []x402.Address{b.New.Terms.PayTo}

@@ -59,6 +59,40 @@ var failureTests = map[string]func(*fixture){
 		}
 		f.begin(patient(k, noon), pay.Created) // nor those that are open
 	},
+	"unresolved and disputed ones are": func(f *fixture) {
+		k := f.key()
+		f.ends(k, noon, pay.VerdictUnresolved)
+		claimed := f.begin(patient(k, noon), pay.Created)
+		f.record(outcome(claimed, pay.VerdictSettled))
+		f.same("failed", f.record(outcome(claimed, pay.VerdictDisputed)).Failed, true)
+		late := outcome(f.ends(k, noon, pay.VerdictUnresolved), pay.VerdictSettled)
+		f.same("failed", f.record(late).Failed, true)
+		f.tooMany(k, noon.Add(50*time.Second), 10*time.Second)
+	},
+	"payments that begin are bounded, too": func(f *fixture) {
+		k, other := f.key(), f.key()
+		from := func(k pay.Key, now time.Time) *pay.Begin {
+			b := want(k, now)
+			b.PerMinute = 3
+			return b
+		}
+		again := under(from(k, noon), "order 1")
+		first := f.release(f.begin(again, pay.Created), false)
+		f.settle(f.begin(from(k, noon), pay.Created), true)
+		f.begin(from(k, noon.Add(20*time.Second)), pay.Created)
+		b := from(k, noon.Add(50*time.Second))
+		_, err := f.Begin(f.ctx, b)
+		var failures *pay.FailuresError
+		if !errors.As(err, &failures) || !failures.Begun || failures.Most != 3 || failures.RetryAfter != 10*time.Second {
+			f.Fatalf("error is %v", err)
+		}
+		_, err = f.Payment(f.ctx, b.New.ID)
+		f.fails(err, pay.ErrPaymentNotFound)
+		f.repeats(again, soon, pay.Driven, first) // a repeat is no new payment
+		f.begin(from(other, noon.Add(50*time.Second)), pay.Created)
+		f.begin(want(k, noon.Add(50*time.Second)), pay.Created) // without a bound
+		f.begin(from(k, noon.Add(time.Minute)), pay.Created)
+	},
 	"a payment fails once": func(f *fixture) {
 		k := f.key()
 		p := f.begin(patient(k, noon), pay.Created)

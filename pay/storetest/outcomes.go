@@ -48,6 +48,80 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("number of events", len(f.events(k)), 1)
 		f.books(k, 1, 0, 5, 0, 1)
 	},
+	"a hold ends on evidence": func(f *fixture) {
+		k := f.key()
+		wallet := pay.Counter("wallet-of-evidence/USDC")
+		hold, moved := "hold/"+wallet, "moved/"+wallet
+		begun := func() *pay.Payment {
+			b := want(k, noon)
+			b.Limits[3].Counter, b.Limits[3].Release = hold, pay.ReleaseWatchedHold
+			return f.begin(b, pay.Created)
+		}
+		record := func(p *pay.Payment, v pay.Verdict, evident bool) *pay.Payment {
+			f.Helper()
+			o := outcome(p, v)
+			o.Evident = evident
+			return f.record(o)
+		}
+		counts := func(held, gone uint64) {
+			f.Helper()
+			f.counts("hold", hold, held)
+			f.counts("moved", moved, gone)
+		}
+		claimed := begun()
+		f.same("claimed", record(claimed, pay.VerdictSettled, false).Claimed(), true)
+		counts(5, 0)
+		seen := pay.Outcome{PaymentID: claimed.ID, At: noon, Evident: true}
+		f.same("claimed", f.record(seen).Claimed(), false)
+		counts(0, 5)
+		f.record(seen) // once more
+		record(claimed, pay.VerdictConfirmed, true)
+		counts(0, 5)
+		record(begun(), pay.VerdictSettled, true)
+		counts(0, 10)
+		record(begun(), pay.VerdictVoid, true)
+		counts(0, 10)
+		unresolved := begun()
+		record(unresolved, pay.VerdictUnresolved, false)
+		counts(5, 10)
+		record(unresolved, pay.Unclear, true) // its time is over on the chain
+		counts(0, 10)
+		record(unresolved, pay.VerdictSettled, false) // and then somebody claims that it has settled
+		counts(5, 10)
+		record(unresolved, pay.VerdictDisputed, true)
+		counts(0, 15) // a reading of the balance in between may have had it
+		void := begun()
+		record(void, pay.VerdictVoid, true)
+		record(void, pay.VerdictSettled, true)
+		counts(0, 20)
+		retired := begun()
+		record(retired, pay.VerdictSettled, false)
+		f.retire(retired, pay.Unclear, noon)
+		counts(0, 25)
+	},
+	"a claimed payment holds its host": func(f *fixture) {
+		k := f.key()
+		next := func() *pay.Begin {
+			b := want(k, noon)
+			b.MaxUnanswered, b.Limits[3].Release = 1, pay.ReleaseWatchedHold
+			return b
+		}
+		p := f.release(f.begin(next(), pay.Created), false)
+		o := outcome(p, pay.VerdictSettled)
+		o.Fence, o.Receipted = 0, true
+		f.record(o)
+		_, err := f.Begin(f.ctx, next())
+		if refused, is := errors.AsType[*pay.PolicyError](err); !is || refused.Rule != "unanswered" {
+			f.Fatalf("error is %v", err)
+		}
+		f.reopen(Opener.Kill)
+		_, err = f.Begin(f.ctx, next())
+		if refused, is := errors.AsType[*pay.PolicyError](err); !is || refused.Rule != "unanswered" {
+			f.Fatalf("error is %v", err)
+		}
+		f.record(pay.Outcome{PaymentID: p.ID, At: noon, Evident: true})
+		f.begin(next(), pay.Created)
+	},
 	"what a wallet moved": func(f *fixture) {
 		k, funds := f.key(), errors.New("too little")
 		wallet := pay.Counter("wallet-of-two/USDC")

@@ -158,8 +158,8 @@ var retentionTests = map[string]func(*fixture){
 		unresolved := f.retire(f.begin(made(k, noon), pay.Created), pay.VerdictUnresolved, noon)
 		f.same("unresolved", []any{unresolved.Retired, unresolved.State}, []any{true, pay.Open})
 		disputed := f.begin(made(k, noon), pay.Created)
-		f.settle(disputed, true)
-		f.retire(f.acquired(disputed.ID), pay.VerdictDisputed, noon.Add(time.Minute))
+		f.record(pay.Outcome{PaymentID: disputed.ID, At: noon, Verdict: pay.VerdictSettled, EventID: eventID(noon)})
+		f.retire(disputed, pay.VerdictDisputed, noon.Add(aDay))
 		later := f.begin(made(k, noon.Add(late)), pay.Created)
 		var archived []string
 		for _, p := range f.closed(pay.ClosedQuery{Limit: 10}) {
