@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,5 +255,54 @@ func TestPostedReceiptsKeepTheirHost(t *testing.T) {
 	}
 	if err := post(liar, 1000, true); err != nil {
 		t.Errorf("once the chain has spoken: %v", err)
+	}
+}
+
+// alarms counts refused and void payments that have moved money.
+type alarms struct {
+	pay.Observer
+	n atomic.Int64
+}
+
+func (c *alarms) Contradicted(*pay.Payment) { c.n.Add(1) }
+
+// With an RPC, a receipt reopens no payment that is void or refused, and raises no alarm. The chain does both.
+// Junk fills no story: purser's own findings have room.
+func TestJunkReceipts(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{true, false} {
+		alarm := &alarms{Observer: newEars()}
+		w := newWorld(t, func(o *pay.Options) {
+			o.Observer = alarm
+			if !watched {
+				o.Chain = nil
+			}
+		})
+		a := w.mustOpen(w.proxied("https://one.example/", "9", ""))
+		payload := a.Payload()
+		a.Abandon("no connection")
+		w.quiet()
+		id := a.Payment().ID
+		for n := range 60 {
+			bad := x402.Receipt{Success: n%2 == 0, Network: "polygon", ErrorReason: fmt.Sprint("no ", n), Transaction: invented(n)}
+			must(w.payer.PostReceipt(context.Background(), w.key, id, bad))
+		}
+		got := w.receipt(w.key, id, invented(1))
+		if (got.State == pay.Void) != watched || alarm.n.Load() != 0 || len(got.Notes) >= 20 {
+			t.Errorf("watched %v: %v, %d alarms, %d notes", watched, got.Labels(), alarm.n.Load(), len(got.Notes))
+		}
+		if !watched {
+			continue
+		}
+		if got.Receipted || !got.Doubted {
+			t.Error("the repeat would get another authorization")
+		}
+		tx := w.sellerMoves(payload)
+		got = w.receipt(w.key, id, tx)
+		last := got.Notes[len(got.Notes)-1].Text
+		if got.State != pay.Settled || got.Claimed() || alarm.n.Load() != 1 || last != "settled after it was void" {
+			t.Errorf("%v, %d alarms, last note %q", got.Labels(), alarm.n.Load(), last)
+		}
+		w.checkBooks()
 	}
 }

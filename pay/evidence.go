@@ -70,6 +70,9 @@ const (
 	claimRefused
 	// claimCharged says that our facilitator has sent it. Only the chain tells how much it moved.
 	claimCharged
+	// claimBelated says that a payment has settled which is refused or void. With an RPC only the chain's
+	// word reopens it.
+	claimBelated
 )
 
 // asksChain reports whether the chain's word can change what the claim means.
@@ -80,6 +83,7 @@ func (c claim) asksChain() bool { return c.kind != claimFinal }
 //	claim     used on chain   canceled at a safe block   neither yet   no answer   no RPC
 //	used      settled         void                       unclear       unclear     settled
 //	hinted    settled         void                       noted         noted       noted
+//	belated   settled         noted                      noted         noted       settled
 //	refused   settled         refused                    refused       refused     refused
 //	charged   settled         settled                    settled       settled     settled
 //
@@ -95,6 +99,9 @@ func (c claim) outcome(chain chainWord) Outcome {
 			Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Moved: chain.trace.Moved, Evident: true, Detail: o.Detail, Note: c.seen,
 		}
 	case c.kind == claimRefused, c.kind == claimCharged:
+	case c.kind == claimBelated && chain.watched:
+		return Outcome{Note: c.seen}
+	case c.kind == claimBelated:
 	case chain.canceled():
 		o.Verdict, o.Reason, o.Note = VerdictVoid, reasonCanceled, c.seen
 	case c.kind == claimUsed && !chain.watched:
@@ -168,7 +175,11 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 	case why != "":
 		return noted("receipt does not fit: " + why)
 	}
-	return claim{alone: Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}}
+	c := claim{alone: Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}}
+	if row.State == Void || row.Refused {
+		c.kind, c.seen = claimBelated, "receipt says that it settled, in "+c.alone.Transaction
+	}
+	return c
 }
 
 // upto reports whether the seller chooses how much the payment moves.

@@ -46,6 +46,10 @@ func TestEvidence(t *testing.T) {
 		{"/settle succeeds", settleClaim(SettleAnswer{Success: true, Transaction: receipt.Transaction}, false).outcome(silent), Outcome{Verdict: VerdictSettled, Transaction: tx}},
 		{"/settle succeeds without a transaction", settleClaim(SettleAnswer{Success: true, Transaction: "0x1"}, true).outcome(silent), Outcome{Verdict: VerdictSettled, Note: "facilitator named no valid transaction: 0x1"}},
 		{"a receipt that fits", receiptClaim(open, receipt).outcome(silent), Outcome{Verdict: VerdictSettled, Transaction: tx, ClaimedTransaction: true}},
+		{"a receipt of a void payment, no RPC", receiptClaim(payment(Void), receipt).outcome(unwatched), Outcome{Verdict: VerdictSettled, Transaction: tx, ClaimedTransaction: true}},
+		{"a receipt of a void payment, neither yet", receiptClaim(payment(Void), receipt).outcome(neither), Outcome{Note: "receipt says that it settled, in " + tx}},
+		{"a receipt of a void payment, the RPC is silent", receiptClaim(payment(Void), receipt).outcome(silent), Outcome{Note: "receipt says that it settled, in " + tx}},
+		{"a receipt of a void payment, used", receiptClaim(payment(Void), receipt).outcome(moved), Outcome{Verdict: VerdictSettled, Transaction: tx, Evident: true, Note: "receipt says that it settled, in " + tx}},
 		{"the use on the chain", chainOutcome(open, Trace{Used: true, Transaction: tx}), Outcome{Verdict: VerdictSettled, Transaction: tx, Evident: true}},
 		{"the use of a void payment", chainOutcome(payment(Void), Trace{Used: true, Transaction: tx}), Outcome{Verdict: VerdictSettled, Transaction: tx, Evident: true}},
 

@@ -179,13 +179,13 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
 		if p.State == Settled && !p.Disputed {
 			if p.misbooked(o) {
-				p.note(o.At, "the chain has moved "+o.Moved.String()+", and "+p.Moved().String()+" was booked")
+				p.remark(o.At, "the chain has moved "+o.Moved.String()+", and "+p.Moved().String()+" was booked")
 				fx.Counters = p.recharge(o.Moved)
 			}
 			p.Confirmed = true
 			if o.Transaction != "" && o.Transaction != p.Transaction {
 				if p.Transaction != "" {
-					p.note(o.At, "the chain has another transaction than was claimed: "+p.Transaction)
+					p.remark(o.At, "the chain has another transaction than was claimed: "+p.Transaction)
 				}
 				p.Transaction = o.Transaction
 			}
@@ -255,11 +255,11 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	}
 	switch {
 	case p.State == Void:
-		p.note(o.At, "settled after it was void")
-		fx.Contradicted = true
+		p.remark(o.At, "settled after it was void")
+		fx.Contradicted = !o.Receipted || o.Evident // a receipt that the key has posted raises no alarm
 	case p.Refused:
-		p.note(o.At, "settled after it was refused")
-		fx.Contradicted = true
+		p.remark(o.At, "settled after it was refused")
+		fx.Contradicted = !o.Receipted || o.Evident
 	}
 	p.close(Settled, o)
 	p.Refused, p.Doubted, p.Unresolved = false, false, false

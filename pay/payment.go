@@ -201,8 +201,12 @@ type Note struct {
 	Text string    `json:"Text"`
 }
 
-// maxNotes bounds a payment's story; the first notes matter most.
-const maxNotes = 20
+// maxNotes bounds a payment's story, and maxHeard what was heard in it: words of sellers and callers leave
+// room for purser's own. The first notes matter most.
+const (
+	maxNotes = 20
+	maxHeard = 12
+)
 
 // Timing of repeats (docs/design.md §3).
 const (
@@ -331,7 +335,16 @@ func (p *Payment) Clone() *Payment {
 	return &c
 }
 
+// note keeps what was heard, unless it was heard last.
 func (p *Payment) note(at time.Time, text string) {
+	if text = Truncate(text, 400); len(p.Notes) >= maxHeard || len(p.Notes) > 0 && p.Notes[len(p.Notes)-1].Text == text {
+		return
+	}
+	p.remark(at, text)
+}
+
+// remark keeps what purser itself has found out.
+func (p *Payment) remark(at time.Time, text string) {
 	if text == "" || len(p.Notes) >= maxNotes {
 		return
 	}

@@ -132,8 +132,9 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	}
 	o.PaymentID, o.At, o.SignedReceipt = row.ID, p.now().UTC(), p.signedReceipt(ctx, row, r)
 	o.SellerSaid = saidIn(r)
-	// A failure proves nothing about the money: the repeat must still get this payment.
-	o.Receipted = r.Success
+	// A failure proves nothing about the money, nor does a claim that the chain does not bear out about a
+	// refused or void payment: the repeat must still get this payment.
+	o.Receipted = r.Success && (o.Verdict == VerdictSettled || row.State != Void && !row.Refused)
 	o.Check = p.chargedCheck(row, r)
 	if row.Retired {
 		return row, nil

@@ -8,12 +8,25 @@ import (
 	"time"
 )
 
-// Bounds on calls that wait for a person's answer, of one key and of all. Further calls do not wait:
-// they are told at once that a person must approve.
+// Bounds on calls that wait for a person's answer: of one key, of all keys of one party, of all that are
+// not the operator's, and of all. Anybody may make unclaimed keys and organizations, so their calls share
+// bounds and leave room for those of others. Further calls do not wait: they are told at once that a person
+// must approve.
 const (
-	maxWaitsOfKey = MaxPendingApprovals
-	maxWaits      = 2000
+	maxWaitsOfKey   = MaxPendingApprovals
+	maxWaitsOfParty = 500
+	maxWaitsOfPlain = 1500
+	maxWaits        = 2000
 )
+
+// party names the owner of the calls of a key that share a bound: an organization, or all unclaimed keys
+// together. plain: it is not the operator.
+func (k Key) party() (name string, plain bool) {
+	if k.Operator {
+		return "operator", false
+	}
+	return "org/" + k.OrganizationID, true
+}
 
 // pollApproval is the interval at which a waiting call looks at its approval and the clock. An answer on
 // this node wakes it at once.
@@ -21,11 +34,13 @@ const pollApproval = time.Second
 
 // waits holds the calls that wait for answers on this node.
 type waits struct {
-	mu    sync.Mutex
-	on    map[string]*answerWait // by approval id
-	ofKey map[string]int
-	all   int
-	over  chan struct{} // closed when no call waits any more
+	mu      sync.Mutex
+	on      map[string]*answerWait // by approval id
+	ofKey   map[string]int
+	ofParty map[string]int
+	plain   int
+	all     int
+	over    chan struct{} // closed when no call waits any more
 }
 
 // answerWait is shared by the calls that wait for one approval.
@@ -35,17 +50,18 @@ type answerWait struct {
 }
 
 func newWaits() waits {
-	return waits{on: map[string]*answerWait{}, ofKey: map[string]int{}, over: make(chan struct{})}
+	return waits{on: map[string]*answerWait{}, ofKey: map[string]int{}, ofParty: map[string]int{}, over: make(chan struct{})}
 }
 
 // join counts a call in. why says why it must not wait. Without one, the call must call leave.
-func (w *waits) join(a Approval) (answered <-chan struct{}, leave func(), why string) {
+func (w *waits) join(a Approval, k Key) (answered <-chan struct{}, leave func(), why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	party, plain := k.party()
 	switch {
 	case w.ended():
 		return nil, nil, waitsOver
-	case w.ofKey[a.KeyID] >= maxWaitsOfKey || w.all >= maxWaits:
+	case w.ofKey[a.KeyID] >= maxWaitsOfKey || w.all >= maxWaits || plain && (w.ofParty[party] >= maxWaitsOfParty || w.plain >= maxWaitsOfPlain):
 		return nil, nil, "too many calls wait for approvals already, so this one did not"
 	}
 	on := w.on[a.ID]
@@ -54,18 +70,27 @@ func (w *waits) join(a Approval) (answered <-chan struct{}, leave func(), why st
 		w.on[a.ID] = on
 	}
 	on.calls++
-	w.ofKey[a.KeyID]++
-	w.all++
-	return on.answered, func() { w.leave(a, on) }, ""
+	w.count(1, a.KeyID, party, plain)
+	return on.answered, func() { w.leave(a, on, party, plain) }, ""
 }
 
-func (w *waits) leave(a Approval, on *answerWait) {
+// count counts a call in (1) or out (-1).
+func (w *waits) count(change int, keyID, party string, plain bool) {
+	w.all += change
+	if plain {
+		w.plain += change
+	}
+	for counts, name := range map[*map[string]int]string{&w.ofKey: keyID, &w.ofParty: party} {
+		if (*counts)[name] += change; (*counts)[name] == 0 {
+			delete(*counts, name)
+		}
+	}
+}
+
+func (w *waits) leave(a Approval, on *answerWait, party string, plain bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all--
-	if w.ofKey[a.KeyID]--; w.ofKey[a.KeyID] == 0 {
-		delete(w.ofKey, a.KeyID)
-	}
+	w.count(-1, a.KeyID, party, plain)
 	if on.calls--; on.calls == 0 && w.on[a.ID] == on {
 		delete(w.on, a.ID)
 	}
@@ -157,7 +182,7 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 		return nil, held.because(waitsOver)
 	}
 	defer p.background.Done()
-	answered, leave, why := p.waits.join(held.Approval)
+	answered, leave, why := p.waits.join(held.Approval, r.Key)
 	if why != "" {
 		return nil, held.because(why)
 	}
