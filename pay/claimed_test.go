@@ -42,7 +42,7 @@ func fundless(err error) bool {
 	return is && failed.Funds
 }
 
-// Whoever claims a settlement, the wallet keeps the amount until the chain agrees: another key that shares
+// Whichever party claims a settlement, the wallet keeps the amount until the chain agrees: another key that shares
 // the wallet cannot spend it as well.
 func TestClaimKeepsTheHold(t *testing.T) {
 	t.Parallel()
@@ -304,5 +304,75 @@ func TestJunkReceipts(t *testing.T) {
 			t.Errorf("%v, %d alarms, last note %q", got.Labels(), alarm.n.Load(), last)
 		}
 		w.checkBooks()
+	}
+}
+
+// Payments that end disputed or unresolved are failures of their key, whatever it says of them.
+func TestClaimsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{true, false} {
+		w := newWorld(t, func(o *pay.Options) {
+			o.Failures = pay.FailureBounds{PerMinute: 20, PerDay: 50}
+			if !watched {
+				o.Chain = nil
+			}
+		})
+		w.key = must(w.store.SetPolicy(context.Background(), w.key.ID, &pay.Policy{MaxPayment: pay.NoCap()}))
+		made := 0
+		for round := range 10 {
+			for n := range 15 {
+				a, err := w.payer.Open(context.Background(), w.proxied(fmt.Sprintf("https://h%d.example/%d", round, n), "1", ""))
+				if err != nil {
+					if _, is := errors.AsType[*pay.FailuresError](err); !is {
+						t.Fatal(err)
+					}
+					break
+				}
+				made++
+				a.Finish(true)
+				w.quiet()
+				if watched {
+					w.receipt(w.key, a.Payment().ID, invented(made))
+				}
+			}
+			w.chain.advance(2 * time.Minute)
+			w.recoverOnce()
+		}
+		if made < 50 || made > 50+15 {
+			t.Errorf("watched %v: %d payments of which none moved money, with at most 50 a day", watched, made)
+		}
+		w.checkBooks()
+	}
+}
+
+// A key begins so many payments in a minute at most, at each door, also where they move money.
+func TestNewPaymentsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *pay.Options) { o.Failures = pay.FailureBounds{PerMinute: -1, PerDay: -1} })
+	hundred, none := 100, 0
+	for name, c := range map[string]struct {
+		own, most *int
+		door      pay.Door
+		operator  bool
+		want      uint64
+	}{
+		"REST":                                {door: pay.DoorAPI, want: 1000},
+		"REST, the operator's key":            {door: pay.DoorAPI, operator: true, want: 1000},
+		"proxy":                               {door: pay.DoorProxy, want: 1000},
+		"REST, with a lower default":          {door: pay.DoorAPI, most: &hundred, want: 1000}, // it is no limit there
+		"REST, switched off":                  {door: pay.DoorAPI, most: &none},
+		"proxy, switched off":                 {door: pay.DoorProxy, most: &none},
+		"REST, with a limit of the key's own": {door: pay.DoorAPI, own: &hundred},
+	} {
+		k := w.key
+		k.Operator = c.operator
+		if c.own != nil {
+			k.Policy = &pay.Policy{PerMinute: c.own}
+		}
+		w.opts.DefaultPolicy = pay.Policy{PerMinute: c.most}
+		w.restart()
+		if got := pay.PaceOf(w.payer, k, c.door); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
 	}
 }

@@ -12,3 +12,12 @@ var RetainOnce = (*Payer).retainOnce
 func (p *Payer) WhatIfWithin(ctx context.Context, k Key, pol *Policy, since time.Time, most int, whole time.Duration) (WhatIf, error) {
 	return p.whatIf(ctx, k, pol, since, most, whole, whole)
 }
+
+// PaceOf returns the bound on the payments that a key begins in a minute beside its policy's; 0: none.
+func PaceOf(p *Payer, k Key, door Door) uint64 {
+	j, err := p.judgement(context.Background(), k, p.PolicyOf(k, door), nil, p.now())
+	if err != nil {
+		panic(err)
+	}
+	return uint64(j.PerMinute)
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // Bounds on calls that wait for a person's answer: of one key, of all keys of one party, of all that are
-// not the operator's, and of all. Anybody may make unclaimed keys and organizations, so their calls share
+// not the operator's, and of all. Any client may make unclaimed keys and organizations, so their calls share
 // bounds and leave room for those of others. Further calls do not wait: they are told at once that a person
 // must approve.
 const (

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Anybody may register keys, and organizations. However many there are, calls of others can wait, and those
+// Any client may register keys, and organizations. However many there are, calls of others can wait, and those
 // of the operator's keys always.
 func TestWaitsAreShared(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func (b *bench) startPurser(ctx context.Context, dir string, environment ...stri
 		"PURSER_PORT="+strconv.Itoa(ports[0]), "PURSER_METRICS_PORT="+strconv.Itoa(ports[1]),
 		"PURSER_UPSTREAM_PORT="+strconv.Itoa(ports[2]),
 		"PURSER_DATA_DIR=data", "PURSER_ADMIN=unix/./admin.sock|0600",
-		"PURSER_DAILY_BUDGET=off", "PURSER_PLANS=off", "PURSER_INTERNAL_SECRET="+p.secret)
+		"PURSER_DAILY_BUDGET=off", "PURSER_PER_MINUTE=off", "PURSER_PLANS=off", "PURSER_INTERNAL_SECRET="+p.secret)
 	p.sidecar = "http://127.0.0.1:" + strconv.Itoa(ports[2])
 	p.child, err = b.startServer(ctx, "xcaddy.Caddyfile", dir, ports[0], environment...)
 	if err != nil {

@@ -33,7 +33,7 @@ func newPurser(t *testing.T, data, seller, facilitator, rpc string, more ...stri
 		"PURSER_MASTER_KEY="+masterKeyText, "PURSER_KEY="+deploymentKey, "PURSER_UPSTREAM="+seller,
 		"PURSER_FACILITATOR_URL="+facilitator, "PURSER_RPC_URL="+rpc,
 		"PURSER_MAX_PAYMENT=off", "PURSER_DAILY_BUDGET=1000000", "PURSER_MONTHLY_BUDGET=1000000",
-		"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
+		"PURSER_PER_MINUTE=off", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
 	)...)}
 }
 

@@ -84,7 +84,7 @@ func newWorld(t *testing.T, orders int) *world {
 			"PURSER_MASTER_KEY="+masterKeyText, "PURSER_KEY="+deploymentKey, "PURSER_UPSTREAM="+w.SellerURL,
 			"PURSER_FACILITATOR_URL="+w.FacilitatorURL, "PURSER_RPC_URL="+w.RPCURL,
 			"PURSER_MAX_PAYMENT=off", "PURSER_DAILY_BUDGET=off", fmt.Sprintf("PURSER_MONTHLY_BUDGET=%d.%06d", budget/1e6, budget%1e6),
-			"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
+			"PURSER_PER_MINUTE=off", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
 		)
 		p.Output.Without = `"level":"info"`
 		w.pursers = append(w.pursers, p)

@@ -86,7 +86,7 @@ var outcomeTests = map[string]func(*fixture){
 		counts(5, 10)
 		record(unresolved, pay.Unclear, true) // its time is over on the chain
 		counts(0, 10)
-		record(unresolved, pay.VerdictSettled, false) // and then somebody claims that it has settled
+		record(unresolved, pay.VerdictSettled, false) // and then a seller claims that it has settled
 		counts(5, 10)
 		record(unresolved, pay.VerdictDisputed, true)
 		counts(0, 15) // a reading of the balance in between may have had it
