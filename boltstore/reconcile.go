@@ -284,6 +284,11 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	return err
 }
 
+// KeyTag marks the nonces of a key.
+func (d *DB) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
+	return codec.KeyTag(d.vault.Load().Derive, keyID, seed)
+}
+
 // noncesOf derives the nonces of an idempotency key.
 func (d *DB) noncesOf(keyID, idempotencyKey string) codec.Nonces {
 	return codec.NoncesOf(d.vault.Load().Derive, keyID, idempotencyKey)

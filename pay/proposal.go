@@ -3,7 +3,6 @@ package pay
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"time"
 
@@ -125,8 +124,6 @@ func (p *Payer) approvalFor(r Request, row *Payment) *Approval {
 
 // row makes the payment as it will be journaled, before its reservations and lease.
 func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Payment {
-	var nonce x402.Nonce
-	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
 	t := of.Terms
 	row := &Payment{
 		ID: c.id, KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
@@ -135,7 +132,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 		Offer: c.offer, State: Open, Waited: waited(r.Arrival, now),
 		Authorization: x402.Authorization{
 			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
-			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
+			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: p.newNonce(r.Key.ID),
 			Rail: c.requirement.Rail(),
 		},
 	}

@@ -350,9 +350,9 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 					continue
 				}
 				w := byAddress[u.From]
-				k, err := p.store.Key(ctx, w.KeyID)
+				k, err := p.payerOf(ctx, w, u.Nonce)
 				if err != nil {
-					return 0, fmt.Errorf("key of wallet %s: %w", w.ID, err)
+					return 0, err
 				}
 				step.Found = append(step.Found, p.found(k, w, a, u))
 			}

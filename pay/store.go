@@ -33,6 +33,10 @@ type Store interface {
 	// SetWorld records a network's genesis hash if no world is recorded, and returns that in force.
 	SetWorld(ctx context.Context, network, genesis string) (string, error)
 
+	// KeyTag marks the nonces of a key that begin with a seed. It is made with a secret of the store, so
+	// outsiders see no likeness, and it is the same in a store restored from a backup.
+	KeyTag(keyID string, seed NonceSeed) NonceSeed
+
 	// Health reports why the store cannot take new payments, or nil.
 	Health(ctx context.Context) error
 	// Kind names the engine: "bolt", "memory".

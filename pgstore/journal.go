@@ -15,6 +15,11 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
+// KeyTag marks the nonces of a key.
+func (d *DB) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
+	return codec.KeyTag(d.vault.Derive, keyID, seed)
+}
+
 // habit names the calls whose decisions ask alike.
 func habit(b *pay.Begin) string {
 	if b.New == nil {

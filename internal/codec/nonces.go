@@ -3,8 +3,15 @@ package codec
 import (
 	"encoding/binary"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
+
+// KeyTag is that of [pay.Store]. derive is that of the store's vault.
+func KeyTag(derive func(purpose string, names ...string) [32]byte, keyID string, seed pay.NonceSeed) pay.NonceSeed {
+	tag := derive("payment-key", keyID, string(seed[:]))
+	return pay.NonceSeed(tag[:len(seed)])
+}
 
 // Nonces derives the nonces of the attempts under one idempotency key. All begin alike, and each
 // carries the number of its attempt, hidden by the secret of the store. So a nonce that the chain

@@ -285,6 +285,12 @@ func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 
 // Nonce derives the nonce of an attempt. It begins with the attempt's number, so that Reconciled
 // can tell which attempt a nonce belongs to.
+// KeyTag marks the nonces of a key.
+func (s *Store) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
+	tag := pay.HashOf(s.rows.secret, "key tag", keyID, string(seed[:]))
+	return pay.NonceSeed(tag[:len(seed)])
+}
+
 func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
 	n := x402.Nonce(pay.HashOf(v.secret, keyID, idempotencyKey, fmt.Sprint(attempt)))
 	binary.BigEndian.PutUint64(n[:], attempt)
