@@ -16,7 +16,7 @@ type PolicyOptions struct {
 	BudgetOptions
 
 	// PerMinute is the largest number of payments that a key begins in a minute, or off. Default:
-	// {env.PURSER_PER_MINUTE}, else 1000.
+	// {env.PURSER_PER_MINUTE}, else 3000.
 	PerMinute string `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid, or
 	// off. Default: {env.PURSER_PRICE_GUARD}, else off.

@@ -356,10 +356,10 @@ func TestNewPaymentsAreBounded(t *testing.T) {
 		operator  bool
 		want      uint64
 	}{
-		"REST":                                {door: pay.DoorAPI, want: 1000},
-		"REST, the operator's key":            {door: pay.DoorAPI, operator: true, want: 1000},
-		"proxy":                               {door: pay.DoorProxy, want: 1000},
-		"REST, with a lower default":          {door: pay.DoorAPI, most: &hundred, want: 1000}, // it is no limit there
+		"REST":                                {door: pay.DoorAPI, want: 3000},
+		"REST, the operator's key":            {door: pay.DoorAPI, operator: true, want: 3000},
+		"proxy":                               {door: pay.DoorProxy, want: 3000},
+		"REST, with a lower default":          {door: pay.DoorAPI, most: &hundred, want: 3000}, // it is no limit there
 		"REST, switched off":                  {door: pay.DoorAPI, most: &none},
 		"proxy, switched off":                 {door: pay.DoorProxy, most: &none},
 		"REST, with a limit of the key's own": {door: pay.DoorAPI, own: &hundred},

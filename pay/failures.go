@@ -15,7 +15,7 @@ const (
 	defaultFailuresPerDay    = 3000
 	// defaultPerMinute bounds the new payments of a key in a minute where no policy does. Payments that
 	// settle, or are open, are bounded by no failures.
-	defaultPerMinute = 1000
+	defaultPerMinute = 3000
 )
 
 // FailureBounds bound the attempts of one key that end refused, void, unresolved or disputed: nothing else keeps them

@@ -335,12 +335,11 @@ func (p *Payment) Clone() *Payment {
 	return &c
 }
 
-// note keeps what was heard, unless it was heard last.
+// note keeps what was heard.
 func (p *Payment) note(at time.Time, text string) {
-	if text = Truncate(text, 400); len(p.Notes) >= maxHeard || len(p.Notes) > 0 && p.Notes[len(p.Notes)-1].Text == text {
-		return
+	if len(p.Notes) < maxHeard {
+		p.remark(at, text)
 	}
-	p.remark(at, text)
 }
 
 // remark keeps what purser itself has found out.

@@ -19,7 +19,7 @@ type Policy struct {
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
 	// PerMinute bounds the payments that may begin in a minute by the clock; 0 is no limit. Keys without
-	// one may begin 1,000, unless the default says more or 0.
+	// one may begin 3,000, unless the default says more or 0.
 	PerMinute *int `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid. 0 is off.
 	PriceGuard *int `json:"price_guard,omitempty"`
