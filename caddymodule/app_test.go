@@ -162,6 +162,7 @@ func TestBadValues(t *testing.T) {
 		{name: "registration", app: "registration yes", want: "registration (PURSER_REGISTRATION)"},
 		{name: "failures", app: "failures_per_minute 0", want: "failures_per_minute (PURSER_FAILURES_PER_MINUTE)"},
 		{name: "failures in words", app: "failures_per_minute x", want: "failures_per_minute (PURSER_FAILURES_PER_MINUTE)"},
+		{name: "quotes in words", app: "quotes_per_minute x", want: "quotes_per_minute (PURSER_QUOTES_PER_MINUTE)"},
 		{name: "negative failures", app: "failures_per_day -1", want: "failures_per_day (PURSER_FAILURES_PER_DAY)"},
 		{name: "concurrency", app: "max_concurrent 0", want: "max_concurrent (PURSER_MAX_CONCURRENT)"},
 		{name: "concurrency in words", app: "max_concurrent many", want: "max_concurrent (PURSER_MAX_CONCURRENT)"},

@@ -12,20 +12,20 @@ import (
 
 // RegistrationOptions say who may make keys and be the operator, and how often payments of one key may fail.
 type RegistrationOptions struct {
-	// Registration admits callers to POST /api-keys: open all of them, off only those with the
-	// internal secret; the operator's commands make keys in any
-	// case. Default: {env.PURSER_REGISTRATION}, else open.
+	// Registration admits callers to POST /api-keys: open all of them, off only those with the internal
+	// secret; the operator's commands make keys in any case. Default: {env.PURSER_REGISTRATION}, else open.
 	Registration string `json:"registration,omitempty"`
 	// AdminOverTCP, when "on", makes every program that reaches Caddy's admin endpoint over TCP an
 	// operator. Default: {env.PURSER_ADMIN_OVER_TCP}, else off.
 	AdminOverTCP string `json:"admin_over_tcp,omitempty"`
-	// FailuresPerMinute bounds the payments of one key that end refused or void in a minute by
-	// the clock before it gets no new ones, or off. Default: {env.PURSER_FAILURES_PER_MINUTE},
-	// else 100.
+	// FailuresPerMinute bounds the payments of one key that end refused, void, unresolved or disputed in a
+	// minute by the clock before it gets no new ones, or off. Default: {env.PURSER_FAILURES_PER_MINUTE}, else 100.
 	FailuresPerMinute string `json:"failures_per_minute,omitempty"`
-	// FailuresPerDay bounds them in a day (UTC), or off. Default:
-	// {env.PURSER_FAILURES_PER_DAY}, else 3000.
+	// FailuresPerDay bounds them in a day (UTC), or off. Default: {env.PURSER_FAILURES_PER_DAY}, else 3000.
 	FailuresPerDay string `json:"failures_per_day,omitempty"`
+	// QuotesPerMinute bounds the quotes and dry runs of one key in a minute, or off. Default:
+	// {env.PURSER_QUOTES_PER_MINUTE}, else 300.
+	QuotesPerMinute string `json:"quotes_per_minute,omitempty"`
 }
 
 // resolveRegistration reads who may make keys, and how often they may fail.
@@ -38,6 +38,7 @@ func (a *App) resolveRegistration(s *settings) error {
 		}, a.AdminOverTCP),
 		set(&s.failures.PerMinute, option{"failures_per_minute", "PURSER_FAILURES_PER_MINUTE", ""}.most, a.FailuresPerMinute),
 		set(&s.failures.PerDay, option{"failures_per_day", "PURSER_FAILURES_PER_DAY", ""}.most, a.FailuresPerDay),
+		set(&s.failures.Quotes, option{"quotes_per_minute", "PURSER_QUOTES_PER_MINUTE", ""}.most, a.QuotesPerMinute),
 	)
 }
 

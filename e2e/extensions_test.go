@@ -61,7 +61,7 @@ func TestSignedOfferAndReceipt(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			payer := p.newPayer(t)
-			said, err := challengeOf(t, send(t, direct, "GET", s.url+path, "")).SignedOffer(0, time.Now())
+			said, err := challengeOf(t, send(t, direct, "GET", s.url+path, "")).SignedOffers().Of(0, time.Now())
 			if err != nil || (said == x402.OfferVerified) != want.Verified {
 				t.Fatalf("the offer: %d, %v", said, err)
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,13 +35,28 @@ func (c choice) unused() {
 	}
 }
 
-// name gives the payment that would be made its id, and the offer that has it where the seller wants
-// it. The id has the time of the clock, so that a list of some days is a seek.
-func (p *Payer) name(c *choice, challenge x402.Challenge, index int) (err error) {
-	if c.id, err = p.paymentIDs.at(p.now()); err != nil {
-		return fmt.Errorf("naming a payment: %w", err)
+// reading holds the parts of a challenge, and the wallets of its key, that are the same for all of its
+// requirements. They are read once: sellers and clients choose the number of requirements.
+type reading struct {
+	id      string // of the payment, if one is made
+	naming  x402.Identification
+	signed  *x402.SignedOffers
+	wallets []Wallet // of the key; nil: not read yet
+}
+
+// read reads a challenge. The id has the time of the clock, so that a list of some days is a seek.
+func (p *Payer) read(c x402.Challenge) (*reading, error) {
+	id, err := p.paymentIDs.at(p.now())
+	if err != nil {
+		return nil, fmt.Errorf("naming a payment: %w", err)
 	}
-	c.offer, err = challenge.Offer(index).Identified(c.id)
+	return &reading{id: id, naming: c.Identify(id), signed: c.SignedOffers()}, nil
+}
+
+// name gives the payment of a requirement its id, and the offer that has it where the seller wants it.
+func (c *choice) name(challenge x402.Challenge, read *reading, index int) (err error) {
+	c.id = read.id
+	c.offer, err = read.naming.Offer(challenge.Offer(index))
 	return err
 }
 
@@ -64,11 +78,16 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 	if len(r.Challenge.Accepts) == 0 && r.Challenge.OffersSignIn() {
 		bestErr = &x402.UnsupportedError{Kind: "extension", Value: "sign-in-with-x", Detail: "the seller takes no payments here"}
 	}
+	read, err := p.read(r.Challenge)
+	if err != nil {
+		return choice{}, err
+	}
 	at := pol.site(r.URL)
 	for _, i := range byRail(r.Challenge.Accepts) {
-		c, rank, err := p.consider(ctx, r, pol, at, i)
+		c, rank, err := p.consider(ctx, r, pol, at, read, i)
 		if err == nil {
-			return c, nil
+			err = c.name(r.Challenge, read, i)
+			return c, err
 		}
 		if rank == rankFault {
 			return choice{}, err
@@ -100,7 +119,7 @@ const (
 	rankFault
 )
 
-func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, index int) (choice, int, error) {
+func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, read *reading, index int) (choice, int, error) {
 	req := r.Challenge.Accepts[index]
 	c := choice{requirement: req, keyID: r.Key.ID}
 	if req.Network == "" {
@@ -110,7 +129,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if !ok {
 		return c, rankNetwork, p.unpayable(req.Network)
 	}
-	wallet, err := p.walletFor(ctx, r.Key, network.Name)
+	wallet, err := p.walletFor(ctx, r.Key, read, network.Name)
 	var none *NoWalletError
 	if errors.As(err, &none) {
 		return c, rankWallet, err
@@ -130,10 +149,8 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if req.Amount.Cmp(maxAmount) > 0 {
 		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
 	}
-	if err := p.name(&c, r.Challenge, index); errors.As(err, &unsupported) {
+	if err := read.naming.Check(req.Version); err != nil {
 		return c, rankTerms, err
-	} else if err != nil {
-		return c, rankFault, err
 	}
 	c.network, c.wallet, c.asset = network, wallet, asset
 	if req.Amount.IsZero() {
@@ -156,7 +173,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if err := pol.allows(r.Door, at, r.Task, req.PayTo, req.Amount); err != nil {
 		return c, rankPolicy, err
 	}
-	if err := p.checkOffer(ctx, r, pol, index); err != nil {
+	if err := p.checkOffer(ctx, r, pol, read, index); err != nil {
 		return c, rankPolicy, err
 	}
 	err = p.allowed(ctx, &c)
@@ -177,8 +194,8 @@ func (p *Payer) unpayable(wire string) error {
 }
 
 // checkOffer refuses a requirement that contradicts the seller's signed offers: *PolicyError.
-func (p *Payer) checkOffer(ctx context.Context, r Request, pol Policy, index int) error {
-	said, err := r.Challenge.SignedOffer(index, p.now(), pol.OfferSigners...)
+func (p *Payer) checkOffer(ctx context.Context, r Request, pol Policy, read *reading, index int) error {
+	said, err := read.signed.Of(index, p.now(), pol.OfferSigners...)
 	var wrong *x402.SignedOfferError
 	if errors.As(err, &wrong) {
 		return refusedBy("offer-"+string(wrong.Fault), "%s", wrong.Detail)
@@ -198,15 +215,26 @@ func validity(asked time.Duration) time.Duration {
 
 // walletFor finds the first wallet on a network that the key may use: *NoWalletError. Wallets of the
 // provider in use come first, because no other one can sign.
-func (p *Payer) walletFor(ctx context.Context, k Key, network string) (Wallet, error) {
-	ws, err := p.store.Wallets(ctx, k.ID)
-	if err != nil {
-		return Wallet{}, err
+func (p *Payer) walletFor(ctx context.Context, k Key, read *reading, network string) (Wallet, error) {
+	if read.wallets == nil {
+		ws, err := p.store.Wallets(ctx, k.ID)
+		if err != nil {
+			return Wallet{}, err
+		}
+		read.wallets = append([]Wallet{}, ws...)
 	}
-	ws = slices.DeleteFunc(ws, func(w Wallet) bool { return w.Network != network })
-	if len(ws) == 0 {
+	var first *Wallet
+	for i, w := range read.wallets {
+		switch {
+		case w.Network != network:
+		case w.Provider() == p.opts.Wallets.Name():
+			return w, nil
+		case first == nil:
+			first = &read.wallets[i]
+		}
+	}
+	if first == nil {
 		return Wallet{}, &NoWalletError{Network: network}
 	}
-	ours := slices.IndexFunc(ws, func(w Wallet) bool { return w.Provider() == p.opts.Wallets.Name() })
-	return ws[max(ours, 0)], nil
+	return *first, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -15,7 +16,8 @@ const (
 	defaultFailuresPerDay    = 3000
 	// defaultPerMinute bounds the new payments of a key in a minute where no policy does. Payments that
 	// settle, or are open, are bounded by no failures.
-	defaultPerMinute = 3000
+	defaultPerMinute       = 3000
+	defaultQuotesPerMinute = 300
 )
 
 // FailureBounds bound the attempts of one key that end refused, void, unresolved or disputed: nothing else keeps them
@@ -23,6 +25,9 @@ const (
 type FailureBounds struct {
 	PerMinute int // default: 100
 	PerDay    int // default: 3,000
+	// Quotes bounds the quotes of one key in any minute, in this process, because they cost neither
+	// money nor a failure. Default: 300.
+	Quotes int
 }
 
 // complete sets the defaults; 0 is no bound in the result.
@@ -33,20 +38,33 @@ func (f FailureBounds) complete() FailureBounds {
 		}
 		return max(given, 0)
 	}
-	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay)}
+	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay), Quotes: bound(f.Quotes, defaultQuotesPerMinute)}
 }
 
-// FailuresError refuses a new payment, because too many of its key have failed or begun.
+// quotes returns the turns of each key to ask for quotes; nil: any number.
+func (f FailureBounds) quotes() *perclient.Limiter[string] {
+	if f.Quotes == 0 {
+		return nil
+	}
+	return perclient.NewLimiter[string](f.Quotes, f.Quotes)
+}
+
+// FailuresError refuses a new payment, because too many of its key have failed or begun, or a quote,
+// because the key has asked for too many.
 type FailuresError struct {
 	Most       int
 	Window     string        // "minute" or "day"
 	RetryAfter time.Duration // until the window is over
 	Begun      bool          // too many have begun, whatever became of them
+	Quotes     bool          // a quote was refused
 }
 
 func (e *FailuresError) Error() string {
-	if e.Begun {
+	switch {
+	case e.Begun:
 		return fmt.Sprintf("%d payments of this key have begun in this %s; the next may begin when it is over", e.Most, e.Window)
+	case e.Quotes:
+		return fmt.Sprintf("this key has asked for more than %d quotes in a %s", e.Most, e.Window)
 	}
 	return fmt.Sprintf("%d payments of this key have failed in this %s; the next may begin when it is over", e.Most, e.Window)
 }

@@ -48,7 +48,7 @@ type Options struct {
 	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
 	// keys and wallets as any plan could be set to.
 	NoPlans bool
-	// Failures bound the attempts of a key that end refused or void.
+	// Failures bound the attempts of a key that end refused or void, and its quotes.
 	Failures FailureBounds
 	// SendTimeout bounds one send. Default: 300 s.
 	SendTimeout time.Duration
@@ -128,6 +128,7 @@ type Payer struct {
 	senders    senders // of transactions
 	telling    telling
 	waits      waits
+	quotes     *perclient.Limiter[string] // by key
 
 	reconcile reconciling
 	retaining retaining
@@ -192,6 +193,7 @@ func New(o Options) (*Payer, error) {
 		telling:   newTelling(),
 		arrivals:  arrivals{of: map[string]*undecided{}},
 		waits:     newWaits(),
+		quotes:    o.Failures.quotes(),
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }

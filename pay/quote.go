@@ -18,7 +18,7 @@ type Quote struct {
 
 // Quote decides on a call as Open and Pay do, and leaves it at that. A refusal comes with the terms that it is about,
 // if there are any. Another payment that comes first may take what is left. Errors are those of
-// Open but *OpenError and *SpentError.
+// Open but *OpenError and *SpentError. A *FailuresError also says that the key asks too often.
 func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 	if err := p.enter(); err != nil {
 		return Quote{}, err
@@ -26,6 +26,9 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 	defer p.background.Done()
 	if err := r.check(); err != nil {
 		return Quote{}, err
+	}
+	if wait := p.quotes.Take(r.Key.ID, 1, p.now()); wait > 0 {
+		return Quote{}, &FailuresError{Most: p.opts.Failures.Quotes, Window: "minute", RetryAfter: wait, Quotes: true}
 	}
 	r = r.withoutUserinfo()
 	for changes, looked := 0, false; ; {

@@ -125,7 +125,11 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	if declined != nil {
 		return b, c, nil
 	}
-	if err := p.name(&c, r.Challenge, 0); err != nil {
+	read, err := p.read(r.Challenge)
+	if err == nil {
+		err = c.name(r.Challenge, read, 0)
+	}
+	if err != nil {
 		return nil, choice{}, err
 	}
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())

@@ -1,6 +1,7 @@
 package payapi_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,24 @@ func TestQuote(t *testing.T) {
 	w.call("POST", "/v1/quote", key, order(1, "task", "no task")).is(400, "Invalid task")
 	w.call("POST", "/v1/quote", w.newKey(), order(1)).is(400, "No wallet for network base. Create one with POST /wallets.")
 	w.call("POST", "/v1/pay", key, order(1, "task", "no task")).is(400, "Invalid task")
+}
+
+// A key that asks for too many quotes waits, and may pay meanwhile. Others are not concerned.
+func TestQuotesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.Failures.Quotes = 2 })
+	key, other := w.payingKey(), w.payingKey()
+	for range 2 {
+		w.call("POST", "/v1/quote", key, order(60)).is(200, "")
+	}
+	refused := w.call("POST", "/v1/quote", key, order(60)).is(429, "Too many requests").want("detail", "this key has asked for more than 2 quotes in a minute")
+	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || wait > 30 {
+		t.Errorf("ask again in %q s", refused.header.Get("Retry-After"))
+	}
+	w.call("POST", "/v1/quote", other, order(60)).is(200, "")
+	w.call("POST", "/v1/pay", key, order(60)).is(200, "")
+	w.clock.advance(30 * time.Second)
+	w.call("POST", "/v1/quote", key, order(61)).is(200, "")
 }
 
 // A caller's own bound holds for a new payment, and a repeat is served all the same.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,6 +69,25 @@ func TestDryRunOfARepeat(t *testing.T) {
 		t.Errorf("the repeat was paid with %s", id)
 	}
 	s.Expect(3, 2, 1)
+}
+
+// A key that asks for too many dry runs gets no challenge, because a payload of the request may be out.
+func TestDryRunsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.Failures.Quotes = 2 })
+	s := proxytest.NewSeller(t)
+	for range 2 {
+		w.get(s.URL+"/x", "Purser-Dry-Run", "1").Declined(t, "dry-run", true)
+	}
+	a := w.get(s.URL+"/x", "Purser-Dry-Run", "1")
+	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if p := a.Problem(t); a.StatusCode != 503 || p.Reason != "overloaded" || !strings.Contains(p.Error, "more than 2 quotes") || err != nil || wait < 1 || wait > 30 {
+		t.Errorf("%d, Retry-After %q, %s", a.StatusCode, a.Header.Get("Retry-After"), a.Text)
+	}
+	if _, found, _ := x402.FromResponse(a.Header, []byte(a.Text)); found {
+		t.Error("the seller's challenge is handed on")
+	}
+	w.get(s.URL + "/x").Paid(t)
 }
 
 // The request's own bound holds beside the policy. What cannot be read pays nothing.

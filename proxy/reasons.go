@@ -71,7 +71,7 @@ const (
 	// With these there is a 503 of ours with Retry-After: nothing was begun. If too many payments of
 	// the key have failed, or its calls had the RPC asked too often, overloaded stands in the seller's 402,
 	// with Retry-After.
-	DeclinedOverloaded = "overloaded"   // too much is under way, or kept of request bodies
+	DeclinedOverloaded = "overloaded"   // too much is under way or kept of request bodies, or too many dry runs are asked for
 	DeclinedSpool      = "spool-failed" // the file that should keep the request body cannot be written
 
 	// With these the payload has left, now or on an earlier call. The 402 carries no

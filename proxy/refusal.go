@@ -28,7 +28,8 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
 	reason, held := declined(err)
 	_, _, paced := pay.RetryAfter(err)
-	if text := unavailable(reason, err); text != "" && !paced {
+	failures, failed := errors.AsType[*pay.FailuresError](err)
+	if text := unavailable(reason, err); text != "" && (!paced || failed && failures.Quotes) {
 		level := slog.LevelError
 		if reason == DeclinedOverloaded || reason == DeclinedSpool {
 			level = slog.LevelWarn
@@ -37,7 +38,11 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		t.log.Log(req.Context(), level, "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		out := OwnResponse(req, http.StatusServiceUnavailable, reason, text)
-		out.Header.Set("Retry-After", strconv.Itoa(int(admission.RetryAfter.Seconds())))
+		wait := admission.RetryAfter
+		if failed {
+			wait = failures.RetryAfter
+		}
+		out.Header.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		return out, ResultRefused, nil
 	}
 	if held != nil {
@@ -77,7 +82,7 @@ func (t *Transport) logDeclined(req *http.Request, why Explanation, cause error)
 
 // unavailable returns the text of the 503 that takes the place of a 402, "" if the client gets the 402.
 //
-// If the journal cannot be asked, or the request's body cannot be kept for want of room, a payload
+// If the journal is not asked, or the request's body cannot be kept for want of room, a payload
 // for this request may be out. A client that knows x402 would pay the seller's challenge again.
 func unavailable(reason string, err error) string {
 	why := "; repeat the same request"
@@ -85,6 +90,9 @@ func unavailable(reason string, err error) string {
 	case DeclinedOverloaded, DeclinedSpool:
 		if errors.Is(err, errQuota) || reason == DeclinedSpool {
 			return "There is no room to keep the request body, so nothing was paid" + why
+		}
+		if failures, is := errors.AsType[*pay.FailuresError](err); is {
+			return "Nothing was decided, because " + failures.Error() + why
 		}
 		return "Too much is under way" + why
 	case DeclinedUnavailable, DeclinedReconciling, DeclinedClock, DeclinedInternal:

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,29 +16,53 @@ import (
 // info.id (x402's specification, extension payment-identifier).
 const identifier = "payment-identifier"
 
-// maxPattern bounds a seller's regular expression, in bytes. So long a one costs 250 ms to compile
-// when it repeats a group, and 4 ms when it has none.
-const maxPattern = 128
+// Identification says where the payloads of a challenge name their payment, and how. It is the same
+// for all requirements of the challenge.
+type Identification struct {
+	id         string
+	extensions json.RawMessage
+	at         int // the index in extensions at which the id is inserted; 0: there is no place for it
+	required   bool
+	err        error // says why the id cannot be added
+}
 
-// Identified returns the offer with the payer's id in the extension payment-identifier, if the
-// seller advertises that. Every other byte of the offer stays. An optional id that cannot be added
-// is left out. If the seller requires it, the error is *UnsupportedError.
-func (o Offer) Identified(id string) (Offer, error) {
-	if strictjson.Kind(o.Extensions) != '{' {
-		return o, nil
-	}
-	if !json.Valid(o.Extensions) {
-		return Offer{}, errors.New("identify offer: the extensions are not valid JSON")
-	}
-	at, required, err := placeOfID(o.Extensions, id)
-	if o.Version != 2 { // an entry of version 1 in a challenge of version 2
-		at, err = 0, errors.New("payloads of version 1 have no extensions")
-	}
+// Identify finds the place of the payer's id in the extension payment-identifier, if the seller
+// advertises that.
+func (c Challenge) Identify(id string) Identification { return identify(c.Extensions, id) }
+
+func identify(extensions json.RawMessage, id string) Identification {
+	n := Identification{id: id, extensions: extensions}
 	switch {
-	case at > 0:
-		o.Extensions = withID(o.Extensions, at, id)
-	case required:
-		return Offer{}, unsupported("extension", identifier, err.Error())
+	case strictjson.Kind(extensions) != '{':
+	case !json.Valid(extensions):
+		n.required, n.err = true, errors.New("the extensions are not valid JSON")
+	default:
+		n.at, n.required, n.err = placeOfID(extensions, id)
+	}
+	return n
+}
+
+// Check returns an *UnsupportedError if the seller requires an id that payloads of a version cannot have.
+func (n Identification) Check(version int) error {
+	switch {
+	case !n.required:
+		return nil
+	case n.err != nil:
+		return unsupported("extension", identifier, n.err.Error())
+	case version != 2: // an entry of version 1 in a challenge of version 2
+		return unsupported("extension", identifier, "payloads of version 1 have no extensions")
+	}
+	return nil
+}
+
+// Offer returns an offer of the challenge with the id. Every other byte of the offer stays. An
+// optional id that cannot be added is left out. The error is that of Check.
+func (n Identification) Offer(o Offer) (Offer, error) {
+	if err := n.Check(o.Version); err != nil {
+		return Offer{}, err
+	}
+	if n.at > 0 && o.Version == 2 {
+		o.Extensions = withID(n.extensions, n.at, n.id)
 	}
 	return o, nil
 }
@@ -176,7 +199,8 @@ func allowsProperty(properties json.RawMessage, id string) (listed bool, err err
 			most, err := strconv.ParseFloat(string(k.value), 64)
 			fits = err == nil && float64(len(id)) <= most
 		case "pattern":
-			fits = matches(k.value, id)
+			pattern, text := strictjson.Unquote(k.value)
+			fits = text && matches(pattern, id)
 		}
 		if err := unless(fits, k); err != nil {
 			return true, err
@@ -187,8 +211,12 @@ func allowsProperty(properties json.RawMessage, id string) (listed bool, err err
 
 // validID reports whether the extension allows an id of this form.
 func validID(id string) bool {
-	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-	return len(id) >= 16 && len(id) <= 128 && strings.Trim(id, allowed) == ""
+	return len(id) >= 16 && len(id) <= 128 && strings.IndexFunc(id, func(r rune) bool { return r >= 128 || !idByte(byte(r)) }) < 0
+}
+
+// idByte reports whether an id may have a character.
+func idByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
 
 // unless returns an error that names the keyword of a schema, unless the id fits it.
@@ -197,16 +225,6 @@ func unless(fits bool, keyword member) error {
 		return nil
 	}
 	return fmt.Errorf("its schema does not allow the id: %s", printable(keyword.key))
-}
-
-// matches reports whether the id matches a pattern that is short and has no groups.
-func matches(pattern json.RawMessage, id string) bool {
-	text, ok := strictjson.Unquote(pattern)
-	if !ok || len(text) > maxPattern || strings.Contains(text, "(") {
-		return false
-	}
-	expression, err := regexp.Compile(text)
-	return err == nil && expression.MatchString(id)
 }
 
 // onlyNames reports whether names is an array of strings that are all keys of the object.

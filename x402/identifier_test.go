@@ -24,6 +24,11 @@ func offerWith(extensions string) x402.Offer {
 	return x402.Offer{Version: 2, Accepted: json.RawMessage(entryV2), Extensions: json.RawMessage(extensions)}
 }
 
+// identifiedBy returns the offer as a payment with this id echoes it.
+func identifiedBy(o x402.Offer, id string) (x402.Offer, error) {
+	return x402.Challenge{Version: 2, Extensions: o.Extensions}.Identify(id).Offer(o)
+}
+
 // The id goes into info, and every other byte is echoed as it came.
 func TestIDIsAdded(t *testing.T) {
 	t.Parallel()
@@ -44,7 +49,7 @@ func TestIDIsAdded(t *testing.T) {
 			comma = ""
 		}
 		o := offerWith(c[0] + c[1])
-		got, err := o.Identified(someID)
+		got, err := identifiedBy(o, someID)
 		if want := c[0] + idText + comma + c[1]; err != nil || string(got.Extensions) != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.Extensions, want)
 			continue
@@ -109,11 +114,11 @@ func TestIDCannotBeAdded(t *testing.T) {
 	checkNotAdded(t, x402.Offer{Version: 1, Accepted: json.RawMessage(entryV1)}, false, "")
 	checkNotAdded(t, x402.Offer{Version: 2, Accepted: json.RawMessage(entryV2)}, false, "")
 	for _, id := range []string{"", "short", strings.Repeat("a", 129), someID + `"`, someID + "\n", someID + "é"} {
-		if got, err := offerWith(`{` + ours + `:{"info":{"required":true}}}`).Identified(id); err == nil {
+		if got, err := identifiedBy(offerWith(`{`+ours+`:{"info":{"required":true}}}`), id); err == nil {
 			t.Errorf("id %q: %s", id, got.Extensions)
 		}
 	}
-	if got, err := offerWith(`{` + ours + `:{"info":{"required":true}`).Identified(someID); err == nil {
+	if got, err := identifiedBy(offerWith(`{`+ours+`:{"info":{"required":true}`), someID); err == nil {
 		t.Errorf("half an object: %s", got.Extensions)
 	}
 }
@@ -121,7 +126,7 @@ func TestIDCannotBeAdded(t *testing.T) {
 // checkNotAdded checks that an offer is refused because of a required id, or stays as it is.
 func checkNotAdded(t *testing.T, o x402.Offer, required bool, why string) {
 	t.Helper()
-	got, err := o.Identified(someID)
+	got, err := identifiedBy(o, someID)
 	if !required {
 		if err != nil || string(got.Extensions) != string(o.Extensions) {
 			t.Errorf("%s became %s, %v", o.Extensions, got.Extensions, err)
@@ -145,14 +150,14 @@ type failer interface {
 // the seller did not require it; nothing else changes; and the same id makes the same payload.
 func checkIdentified(t failer, o x402.Offer) {
 	t.Helper()
-	got, err := o.Identified(someID)
+	got, err := identifiedBy(o, someID)
 	if err != nil {
 		if _, ok := errors.AsType[*x402.UnsupportedError](err); !ok {
 			t.Fatal(err)
 		}
 		return
 	}
-	if again := must(o.Identified(someID)); string(again.Extensions) != string(got.Extensions) {
+	if again := must(identifiedBy(o, someID)); string(again.Extensions) != string(got.Extensions) {
 		t.Fatalf("%s, then %s", got.Extensions, again.Extensions)
 	}
 	var all map[string]any
@@ -189,5 +194,57 @@ func TestIdentifiedProperties(t *testing.T) {
 		extension := object("extension", 3, `"info":`+info, `"info" : `+info, `"schema":`+schema, `"schema" :true`, `"other":{"info":{"required":true}}`)
 		extensions := object("extensions", 3, `"payment-identifier":`+extension, `"payment-identifier" : []`, `"bazaar":{"info":{"required":true}}`, `"payment\u002Didentifier":`+extension)
 		checkIdentified(t, offerWith(extensions))
+	})
+}
+
+// patterned is an offer whose seller takes ids of a pattern.
+func patterned(pattern string) x402.Offer {
+	quoted, _ := json.Marshal(pattern)
+	return offerWith(`{"payment-identifier":{"info":{},"schema":{"properties":{"id":{"pattern":` + string(quoted) + `}}}}}`)
+}
+
+// The forms of patterns that sellers use are known. With any other one there is no id, whatever the
+// pattern would cost to compile.
+func TestPatternsOfIDs(t *testing.T) {
+	t.Parallel()
+	for pattern, added := range map[string]bool{
+		`^[a-zA-Z0-9_-]+$`: true, `^[A-Za-z0-9_\-]+$`: true, `^[\w-]+$`: true, `^[\w-]{16,128}$`: true, `^[a-z0-9-]{16,}$`: true,
+		`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`:       true,
+		`^[\da-f]{8}-[\da-f]{4}-[1-7][\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$`: true,
+		`^[0-9a-fA-F]{8}\-[0-9a-fA-F]{4}\-7[0-9a-fA-F]{3}\-[0-9a-fA-F-]{17}$`:  true,
+		`[a-z]`: true, `^0`: true, `ab$`: true, ``: true, `^.{16,128}$`: true, `^.*$`: true, `^0?1?9a*`: true, `^[A-Za-z0-9._:-]+$`: true,
+		`^pay_[a-zA-Z0-9_-]+$`: false, `^[a-zA-Z0-9]+$`: false, `^[0-9a-f]{32}$`: false, `^[a-z0-9-]{37,}$`: false, `^.{1,35}$`: false, `A`: false, `^1`: false,
+		`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$`: false,
+		`^(0|1)`: false, `(?i)^[A-Z0-9-]+$`: false, `^[^/]+$`: false, `^[[:alnum:]-]+$`: false, `\S+`: false, `^\p{L}`: false, `[`: false, `[a`: false, `[z-a]`: false,
+		`0|.*`: false, `.*?`: false, `.++`: false, `.{`: false, `.{x}`: false, `.{2,1}`: false, `.{1,2}{3}`: false, `.{,5}`: false, `*`: false, `^^0`: false, `0$0`: false, `\`: false,
+	} {
+		got, err := identifiedBy(patterned(pattern), someID)
+		if err != nil || strings.Contains(string(got.Extensions), someID) != added {
+			t.Errorf("%s: %v, %s", pattern, err, got.Extensions)
+		}
+	}
+}
+
+// An id is only added if the seller's own reading of its pattern takes it.
+func TestPatternsAreReadAsSellersDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		class := rapid.SampledFrom([]string{"[0-9a-f]", `[\w-]`, `\d`, `\w`, `\-`, ".", "-", "0", "a", "[a-z-]", `[\d-a]`, `[_-z]`, `[\w-z]`, "[", "(", "|", "^", "$", "[^a]"})
+		quantifier := rapid.SampledFrom([]string{"", "", "+", "*", "?", "{8}", "{4}", "{0,999}", "{2,}", "{3,1}", "+?", "{"})
+		pattern := rapid.SampledFrom([]string{"", "^"}).Draw(t, "begins")
+		for range rapid.IntRange(0, 12).Draw(t, "length") {
+			pattern += class.Draw(t, "class") + quantifier.Draw(t, "quantifier")
+		}
+		pattern += rapid.SampledFrom([]string{"", "$"}).Draw(t, "ends")
+		got, err := identifiedBy(patterned(pattern), someID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(got.Extensions), someID) {
+			return
+		}
+		if is, err := regexp.MatchString(pattern, someID); err != nil || !is {
+			t.Fatalf("%q: %t, %v", pattern, is, err)
+		}
 	})
 }

@@ -74,7 +74,7 @@ func TestRequiredIDInVersion1(t *testing.T) {
 	for required, refused := range map[string]bool{"true": true, "false": false} {
 		c := must(x402.DecodeHeader(`{"x402Version":2,"accepts":[` + asV1 + `],"extensions":{"payment-identifier":{"info":{"required":` + required + `}}}}`))
 		offer := c.Offer(0)
-		got, err := offer.Identified("7d5d747b-e160-4c80-b5dd-5b6f2c3e3c11")
+		got, err := identifiedBy(offer, "7d5d747b-e160-4c80-b5dd-5b6f2c3e3c11")
 		if _, is := errors.AsType[*x402.UnsupportedError](err); is != refused {
 			t.Errorf("required %s: %v", required, err)
 		}

@@ -66,7 +66,11 @@ func (o Offer) Description() string {
 // Fits reports whether the offer's JSON form has at most so many bytes.
 func (o Offer) Fits(most int) bool {
 	const longest = 6 // what one byte becomes at most: \u0000
-	if n := len(o.Accepted) + len(o.Resource) + len(o.Extensions); longest*n+100 <= most && o.text() {
+	n := len(o.Accepted) + len(o.Resource) + len(o.Extensions)
+	if n > most {
+		return false // a seller could have it encoded for each of its requirements
+	}
+	if longest*n+100 <= most && o.text() {
 		return true // mostly: encoding it only to count takes 1 % of a payment's CPU
 	}
 	kept, err := o.MarshalJSON()

@@ -32,10 +32,10 @@ func TestSignaturesOfTheReferencePackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := c.SignedOffer(0, now); said != x402.OfferVerified || err != nil {
+	if said, err := c.SignedOffers().Of(0, now); said != x402.OfferVerified || err != nil {
 		t.Errorf("the offer: %d, %v", said, err)
 	}
-	if _, err := c.SignedOffer(0, now.Add(time.Second)); err == nil {
+	if _, err := c.SignedOffers().Of(0, now.Add(time.Second)); err == nil {
 		t.Error("the offer is valid after its end")
 	}
 	r, err := x402.DecodeReceipt(`{"success":true,"transaction":"` + receiptTx + `","network":"eip155:8453",` +
@@ -64,7 +64,7 @@ func FuzzSignedOffer(f *testing.F) {
 			t.Fatal(err)
 		}
 		c.Extensions = json.RawMessage(extensions)
-		if said, err := c.SignedOffer(0, time.Unix(1763200000, 0)); err != nil && (said != x402.OfferNone || !strings.HasPrefix(err.Error(), "signed offer (")) {
+		if said, err := c.SignedOffers().Of(0, time.Unix(1763200000, 0)); err != nil && (said != x402.OfferNone || !strings.HasPrefix(err.Error(), "signed offer (")) {
 			t.Errorf("%d, %v", said, err)
 		}
 		receipt := `{"success":true,"extensions":` + extensions + `}`

@@ -42,57 +42,88 @@ const (
 	OfferVerified                   // the payee or a known signer has signed these terms
 )
 
-// SignedOffer compares the i-th requirement with the offers that the seller has signed. If one offer
-// fits, its signer must be the payee, because nothing else in a challenge names the seller, or one of
-// the signers that the caller knows to be sellers'. An offer in
-// another format or version is unchecked. That holds for a JWS, because its key is only claimed to be
-// the seller's, and would have to be fetched.
+// maxForged bounds the offers of one challenge whose signer is none of the seller's. After so many, no
+// further signer is recovered, because each costs as much as a signature.
+const maxForged = 4
+
+// SignedOffers holds what a seller has signed of the requirements of one challenge. It is not safe for
+// concurrent use.
+type SignedOffers struct {
+	challenge Challenge
+	offers    []*signedOffer // those that can be checked
+	said      OfferWord      // if there are none
+	fault     error          // *SignedOfferError
+	forged    int
+}
+
+// SignedOffers reads the offers of the challenge once for all requirements.
 //
-// If the seller has signed any offers that can be checked, exactly one of them must fit. The error is
-// a *SignedOfferError.
-func (c Challenge) SignedOffer(i int, now time.Time, signers ...Address) (OfferWord, error) {
+// An offer in another format or version is unchecked. That holds for a JWS, because its key is only
+// claimed to be the seller's, and would have to be fetched.
+func (c Challenge) SignedOffers() *SignedOffers {
+	s := &SignedOffers{challenge: c}
 	if c.Version != 2 || !isObject(c.Extensions) || !bytes.Contains(c.Extensions, []byte(offerReceipt)) {
-		return OfferNone, nil
+		return s
 	}
 	offers, err := c.signedOffers()
 	if errors.Is(err, errNoOffers) {
-		return OfferNone, nil
+		return s
 	}
-	if err != nil {
-		return OfferNone, &SignedOfferError{OfferUnreadable, err.Error()}
-	}
-	var fitting *signedOffer
-	said, others := OfferNone, 0
 	for _, raw := range offers {
-		o, err := readSignedOffer(raw)
-		switch {
-		case err != nil:
-			return OfferNone, &SignedOfferError{OfferUnreadable, err.Error()}
-		case o == nil:
-			said = OfferUnchecked
+		var o *signedOffer
+		if o, err = readSignedOffer(raw); err != nil {
+			break
+		}
+		if o == nil {
+			s.said = OfferUnchecked
 			continue
 		}
-		switch why := o.misfit(c.Accepts[i]); {
-		case why == "" && fitting != nil:
+		s.offers = append(s.offers, o)
+	}
+	if err != nil {
+		s.fault = &SignedOfferError{OfferUnreadable, err.Error()}
+	}
+	return s
+}
+
+// Of compares the i-th requirement with the offers. If one offer fits, its signer must be the payee,
+// because nothing else in a challenge names the seller, or one of the signers that the caller knows to
+// be sellers'.
+//
+// If the seller has signed any offers that can be checked, exactly one of them must fit. The error is
+// a *SignedOfferError.
+func (s *SignedOffers) Of(i int, now time.Time, signers ...Address) (OfferWord, error) {
+	if s.fault != nil {
+		return OfferNone, s.fault
+	}
+	var fitting *signedOffer
+	asked := s.challenge.Accepts[i]
+	network := v1Name(asked.Network)
+	for _, o := range s.offers {
+		switch term := o.differs(asked, network); {
+		case term == "" && fitting != nil:
 			return OfferNone, &SignedOfferError{OfferDiffers, "two offers are for one requirement"}
-		case why == "":
+		case term == "":
 			fitting = o
 		case o.index != nil && *o.index == uint64(i):
-			return OfferNone, &SignedOfferError{OfferDiffers, why}
-		default:
-			others++
+			return OfferNone, &SignedOfferError{OfferDiffers, o.misfit(term, asked)}
 		}
 	}
 	switch {
+	case fitting != nil && s.forged == maxForged:
+		return OfferNone, &SignedOfferError{OfferForged, fmt.Sprintf("%d other offers of this challenge have wrong signatures, so no further one was looked at", maxForged)}
 	case fitting != nil:
-		if err := fitting.check(c, i, now, signers); err != nil {
+		if err := fitting.check(s.challenge, i, now, signers); err != nil {
+			if err.Fault == OfferForged {
+				s.forged++
+			}
 			return OfferNone, err
 		}
 		return OfferVerified, nil
-	case others > 0:
+	case len(s.offers) > 0:
 		return OfferNone, &SignedOfferError{OfferDiffers, "the seller has signed no offer with the terms that it asks"}
 	}
-	return said, nil
+	return s.said, nil
 }
 
 var errNoOffers = errors.New("no offers")
@@ -129,6 +160,10 @@ type signedOffer struct {
 	index                                                *uint64 // of the requirement, as the seller says without signing it
 	resource, scheme, network, asset, payTo, amount, sig string
 	validUntil                                           uint64 // 0: it has no end
+
+	// terms holds what the texts say, with the v1 name of the network. Its Problem is the first text that
+	// cannot be read.
+	terms Requirement
 }
 
 // readSignedOffer returns nil for an offer that is not in EIP-712, or of a later version.
@@ -164,33 +199,57 @@ func readSignedOffer(raw json.RawMessage) (*signedOffer, error) {
 		}
 		o.index = &index
 	}
+	o.readTerms()
 	return o, nil
 }
 
-// misfit names the first term that differs from a requirement, for people; "" if none does.
-func (o *signedOffer) misfit(r Requirement) string {
-	asset, assetErr := ParseAddress(o.asset)
-	payTo, payToErr := ParseAddress(o.payTo)
-	amount, amountErr := ParseAmount(o.amount)
-	signed := o.amount
-	if amountErr == nil {
-		signed = r.money(amount)
+// readTerms parses the texts. One that cannot be read is no error: the offer then fits none.
+func (o *signedOffer) readTerms() {
+	o.terms.Network = v1Name(o.network)
+	var err error
+	o.terms.Asset, err = ParseAddress(o.asset)
+	o.terms.note("asset", err)
+	o.terms.PayTo, err = ParseAddress(o.payTo)
+	o.terms.note("payTo", err)
+	o.terms.Amount, err = ParseAmount(o.amount)
+	o.terms.note("amount", err)
+}
+
+// differs names the first term that differs from a requirement on a network, given by its v1 name; ""
+// if none does.
+func (o *signedOffer) differs(r Requirement, network string) string {
+	unread := ""
+	if o.terms.Problem != nil {
+		unread = o.terms.Problem.Field
 	}
-	for _, term := range []struct {
-		name, signed, asked string
-		same                bool
-	}{
-		{"scheme", o.scheme, r.Scheme, o.scheme == r.Scheme},
-		{"network", o.network, r.Network, SameNetwork(o.network, r.Network)},
-		{"asset", o.asset, r.Asset.String(), assetErr == nil && asset == r.Asset},
-		{"payTo", o.payTo, r.PayTo.String(), payToErr == nil && payTo == r.PayTo},
-		{"amount", signed, r.money(r.Amount), amountErr == nil && amount.Cmp(r.Amount) == 0},
-	} {
-		if !term.same {
-			return fmt.Sprintf("%s: the seller has signed %s and asks %s", term.name, printable(term.signed), printable(term.asked))
-		}
+	switch {
+	case o.scheme != r.Scheme:
+		return "scheme"
+	case o.terms.Network != network:
+		return "network"
+	case unread == "asset" || o.terms.Asset != r.Asset:
+		return "asset"
+	case unread == "payTo" || o.terms.PayTo != r.PayTo:
+		return "payTo"
+	case unread == "amount" || o.terms.Amount != r.Amount:
+		return "amount"
 	}
 	return ""
+}
+
+// misfit tells people of a term that differs from a requirement.
+func (o *signedOffer) misfit(term string, r Requirement) string {
+	text := map[string][2]string{
+		"scheme":  {o.scheme, r.Scheme},
+		"network": {o.network, r.Network},
+		"asset":   {o.asset, r.Asset.String()},
+		"payTo":   {o.payTo, r.PayTo.String()},
+		"amount":  {o.amount, r.money(r.Amount)},
+	}[term]
+	if term == "amount" && o.terms.Problem == nil {
+		text[0] = r.money(o.terms.Amount)
+	}
+	return fmt.Sprintf("%s: the seller has signed %s and asks %s", term, printable(text[0]), printable(text[1]))
 }
 
 // money writes an amount of the asset for people.
@@ -210,7 +269,7 @@ var (
 
 // check checks what a fitting offer has beside the terms. The resource is compared with the
 // challenge's own: sellers behind a TLS proxy are reached by another URL.
-func (o *signedOffer) check(c Challenge, i int, now time.Time, signers []Address) error {
+func (o *signedOffer) check(c Challenge, i int, now time.Time, signers []Address) *SignedOfferError {
 	if c.ResourceURL != "" && o.resource != c.ResourceURL {
 		return &SignedOfferError{OfferDiffers, fmt.Sprintf("resourceUrl: the seller has signed %s and asks for %s", printable(o.resource), printable(c.ResourceURL))}
 	}

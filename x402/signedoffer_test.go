@@ -96,7 +96,7 @@ func TestSignedOffers(t *testing.T) {
 		"not an object":                   {[]any{"offer"}, 0, x402.OfferUnreadable},
 		"65 of them":                      {many(good, 65), 0, x402.OfferUnreadable},
 	} {
-		said, err := offered(t, s, tt.offers...).SignedOffer(0, now)
+		said, err := offered(t, s, tt.offers...).SignedOffers().Of(0, now)
 		wrong, _ := errors.AsType[*x402.SignedOfferError](err)
 		if name == "another amount, named" && !strings.Contains(err.Error(), "signed 0.000001 USDC and asks 0.01 USDC") {
 			t.Errorf("%s: %v", name, err)
@@ -120,16 +120,16 @@ func TestOfferSigners(t *testing.T) {
 	now := time.Now()
 	s, signer, thief := x402test.NewSeller(t), x402test.NewSeller(t), x402test.NewSeller(t)
 	payload := honestOffer(s, 0)
-	if said, err := offered(t, s, signer.Offer(payload)).SignedOffer(0, now, thief.Address(), signer.Address()); said != x402.OfferVerified || err != nil {
+	if said, err := offered(t, s, signer.Offer(payload)).SignedOffers().Of(0, now, thief.Address(), signer.Address()); said != x402.OfferVerified || err != nil {
 		t.Errorf("a known signer: %d, %v", said, err)
 	}
-	if said, err := offered(t, s, s.Offer(payload)).SignedOffer(0, now, signer.Address()); said != x402.OfferVerified || err != nil {
+	if said, err := offered(t, s, s.Offer(payload)).SignedOffers().Of(0, now, signer.Address()); said != x402.OfferVerified || err != nil {
 		t.Errorf("the payee beside a known signer: %d, %v", said, err)
 	}
-	if _, err := offered(t, s, thief.Offer(payload)).SignedOffer(0, now, signer.Address()); err == nil {
+	if _, err := offered(t, s, thief.Offer(payload)).SignedOffers().Of(0, now, signer.Address()); err == nil {
 		t.Error("another signer than the known one")
 	}
-	if _, err := offered(t, s, signer.Offer(payload.With("amount", "1"))).SignedOffer(0, now, signer.Address()); err == nil {
+	if _, err := offered(t, s, signer.Offer(payload.With("amount", "1"))).SignedOffers().Of(0, now, signer.Address()); err == nil {
 		t.Error("other terms by a known signer")
 	}
 }
@@ -153,13 +153,13 @@ func TestSignedOffersInTwoWays(t *testing.T) {
 		"not JSON":       `{"offer-receipt":{"info":{"offers":[%[1]s]}}`,
 	} {
 		c.Extensions = fmt.Appendf(nil, extensions, good)
-		_, err := c.SignedOffer(0, time.Now())
+		_, err := c.SignedOffers().Of(0, time.Now())
 		if wrong, _ := errors.AsType[*x402.SignedOfferError](err); wrong == nil || wrong.Fault != x402.OfferUnreadable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	c.Extensions = json.RawMessage(`{"offer-receipt":{"info":{"receipt":{}}},"other":1}`)
-	if said, err := c.SignedOffer(0, time.Now()); said != x402.OfferNone || err != nil {
+	if said, err := c.SignedOffers().Of(0, time.Now()); said != x402.OfferNone || err != nil {
 		t.Errorf("without offers: %d, %v", said, err)
 	}
 }
@@ -175,10 +175,45 @@ func TestSignedOffersOfSeveralRequirements(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Accepts = append(c.Accepts, second.Accepts[0])
-	if _, err := c.SignedOffer(0, time.Now()); err == nil {
+	if _, err := c.SignedOffers().Of(0, time.Now()); err == nil {
 		t.Error("the first requirement is paid without an offer")
 	}
-	if said, err := c.SignedOffer(1, time.Now()); said != x402.OfferVerified || err != nil {
+	if said, err := c.SignedOffers().Of(1, time.Now()); said != x402.OfferVerified || err != nil {
 		t.Errorf("the second requirement: %d, %v", said, err)
+	}
+}
+
+// Each recovered signer costs as much as a signature, so a challenge gets few of them.
+func TestForgedOffersOfOneChallenge(t *testing.T) {
+	t.Parallel()
+	s, thief := x402test.NewSeller(t), x402test.NewSeller(t)
+	payload := honestOffer(s, 0)
+	offers := []any{}
+	c := offered(t, s)
+	first := string(c.Accepts[0].Raw)
+	for i := range 6 {
+		amount := fmt.Sprint(10_000 + i)
+		by := thief
+		if i == 5 {
+			by = s
+		}
+		offers = append(offers, by.Offer(payload.With("amount", amount)))
+		one, err := x402.DecodeHeader(strings.Replace(first, `"10000"`, `"`+amount+`"`, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Accepts = append(c.Accepts[:i:i], one.Accepts[0])
+	}
+	c.Extensions = x402test.Extensions(t, "offers", offers)
+	read := c.SignedOffers()
+	for i := range 6 {
+		_, err := read.Of(i, time.Now())
+		wrong, _ := errors.AsType[*x402.SignedOfferError](err)
+		if wrong == nil || wrong.Fault != x402.OfferForged || (i >= 4) != strings.Contains(wrong.Detail, "4 other offers") {
+			t.Errorf("requirement %d: %v", i, err)
+		}
+	}
+	if said, err := c.SignedOffers().Of(5, time.Now()); said != x402.OfferVerified || err != nil {
+		t.Errorf("the honest offer alone: %d, %v", said, err)
 	}
 }

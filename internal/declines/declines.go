@@ -270,7 +270,7 @@ func All() []Reason {
 			"`purser status`; set the clock by NTP. See [the clock](#the-clock)",
 		},
 		{
-			"overloaded", Unable, "too much is under way, or too much of request bodies is kept",
+			"overloaded", Unable, "too much is under way, too much of request bodies is kept, or the key asks for too many dry runs (300 a minute)",
 			"wait; see [under load](operating.md#under-load)",
 		},
 		{
