@@ -147,7 +147,7 @@ func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
 
 // ForgetNotice forgets a Once.
 func (d *DB) ForgetNotice(ctx context.Context, once string) error {
-	return d.do(ctx, &op{run: func(b *batch) error { return noticeBook{b}.dropMark(once) }})
+	return d.do(ctx, &op{run: func(b *batch) error { return noticeBook{b}.dropMark(pay.MarkName(once)) }})
 }
 
 // Notices lists notices, newest first.

@@ -336,6 +336,8 @@ func TestMistakesAreTold(t *testing.T) {
 	check(`price_guard (PURSER_PRICE_GUARD): "x" is neither a positive number nor off, at purser.env:4`)
 	w.variables(t, "PURSER_UPSTREAM=x")
 	check(`purser_upstream to (PURSER_UPSTREAM): not an absolute http or https URL such as https://api.example.com, at purser.env:4`)
+	w.variables(t, "PURSER_UPSTREAM=https://"+strings.Repeat("a", 254)+"/")
+	check(`purser_upstream to (PURSER_UPSTREAM): not an absolute http or https URL such as https://api.example.com, at purser.env:4`)
 	w.variables(t)
 	w.write(t, "Caddyfile", "{\n\tpurser {\n\t\tprice_gard 3\n\t}\n}\n")
 	check(`unrecognized subdirective "price_gard", at Caddyfile:3`)

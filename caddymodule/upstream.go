@@ -88,7 +88,7 @@ func (h *Upstream) target() (*url.URL, error) {
 	// Errors do not repeat the value, which may hold a password.
 	u, err := url.Parse(v)
 	switch {
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || strings.ContainsAny(u.Host, "{}"):
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || pay.CheckHost(u) != nil || strings.ContainsAny(u.Host, "{}"):
 		return nil, toOption.errorf("not an absolute http or https URL such as https://api.example.com")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, toOption.errorf("a URL with credentials, a query or a fragment cannot be used")

@@ -175,7 +175,8 @@ type BeginView interface {
 	// Paid reports whether the key has paid a host: there is a spend event. With dialed, it is that of a
 	// payment that is [Payment.Dialed], among the PaidLooked newest ones.
 	Paid(keyID, host string, dialed bool) (bool, error)
-	// Mark finds a mark; zero: it is not known. One whose time has passed may be returned.
+	// Mark finds a mark by its [MarkName]; zero: it is not known. One whose time has passed may be
+	// returned.
 	Mark(name string) (NoticeMark, error)
 
 	// Attempts returns the highest [Payment.Attempt] that payments under an idempotency key have,

@@ -2,12 +2,28 @@ package pay
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"unicode"
 )
+
+// maxHost bounds the name of a host, in bytes: DNS has no longer one.
+const maxHost = 253
+
+// CheckHost says why no door pays at the host of a URL; nil: they do. A URL without a host passes.
+// Longer names than those of DNS lead nowhere, and stores and notices keep hosts.
+func CheckHost(u *url.URL) error {
+	if len(strings.TrimSuffix(u.Hostname(), ".")) > maxHost {
+		return fmt.Errorf("its host has more than %d bytes", maxHost)
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
+		return errors.New("its port is above 65535")
+	}
+	return nil
+}
 
 // site is the host and port of a URL, in the one form in which hosts are compared.
 type site struct {
@@ -124,7 +140,7 @@ func normalPattern(p string) (string, error) {
 // validName reports whether s is a DNS name in lower case; international ones are in
 // their xn-- form.
 func validName(s string) bool {
-	if len(s) > 253 {
+	if len(s) > maxHost {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {

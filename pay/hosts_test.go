@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -191,5 +192,25 @@ func TestPatternKeys(t *testing.T) {
 	}
 	if matches < 30 {
 		t.Errorf("%d matches", matches)
+	}
+}
+
+// A host that DNS cannot have is none, and neither is one with a port that no machine has.
+func TestCheckHost(t *testing.T) {
+	t.Parallel()
+	label := strings.Repeat("a", 50) + "."
+	name := strings.Repeat(label, 4) + strings.Repeat("b", 49) // 253 bytes
+	for raw, fits := range map[string]bool{
+		"https://" + name + "/": true, "https://" + name + ".:65535/x": true, "/x": true, "https://[::1]:0/": true, "https://a:00000443": true,
+		"https://b" + name: false, "https://user@b" + name + ":1/": false, "https://[fe80::1%25" + name + "]/": false,
+		"https://a:65536": false, "https://a:" + strings.Repeat("9", 3000) + "/": false, "https://" + strings.Repeat("%c3%a9", 127) + "/": false,
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckHost(u); (err == nil) != fits {
+			t.Errorf("%.100s: %v", raw, err)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package pay
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -157,7 +159,7 @@ type NoticeMark struct {
 	Until time.Time
 }
 
-// NoticeBook is a store's outbox within one transaction.
+// NoticeBook is a store's outbox within one transaction. Names of marks are those of [MarkName].
 type NoticeBook interface {
 	// Mark finds a mark; zero: it is not known. One whose time has passed may be returned.
 	Mark(name string) (NoticeMark, error)
@@ -169,14 +171,37 @@ type NoticeBook interface {
 
 // noticed reports whether a mark of notices is known at a time: see [WriteNotices].
 func noticed(v BeginView, mark string, at time.Time) (bool, error) {
-	m, err := v.Mark(mark)
+	m, err := v.Mark(MarkName(mark))
 	return m.Until.After(at), err
+}
+
+// maxMarkName bounds the name under which a store keeps a mark, in bytes. An index of PostgreSQL takes
+// 2,704 bytes. Names with a host of any length that purser pays are shorter.
+const maxMarkName = 512
+
+// MarkName returns the name under which a store keeps a mark: the given one, or a hash if that is too long.
+func MarkName(name string) string {
+	if len(name) <= maxMarkName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "sha256/" + hex.EncodeToString(sum[:])
+}
+
+// hashedBook is a book whose marks have bounded names.
+type hashedBook struct{ NoticeBook }
+
+func (b hashedBook) Mark(name string) (NoticeMark, error) { return b.NoticeBook.Mark(MarkName(name)) }
+
+func (b hashedBook) SetMark(name string, m NoticeMark, now time.Time) error {
+	return b.NoticeBook.SetMark(MarkName(name), m, now)
 }
 
 // WriteNotices writes notices whose Once is not known, and at most NoticesPerHour of one kind, key and
 // hour. One that is held back leaves no marks: a key that pays many hosts must not fill the store with
 // them. A store calls it in the transaction that causes the notices.
 func WriteNotices(book NoticeBook, list []Notice) error {
+	book = hashedBook{book}
 	for _, n := range list {
 		n.At = n.At.UTC()
 		if reached, err := countRun(book, n); err != nil {

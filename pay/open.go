@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
@@ -64,6 +65,9 @@ type HTTPRequest struct {
 func (r Request) check() error {
 	if r.Task != "" && !ValidTask(r.Task) {
 		return &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
+	}
+	if !utf8.ValidString(r.IdempotencyKey) {
+		return &InputError{Field: "idempotencyKey", Reason: "not UTF-8"}
 	}
 	return nil
 }

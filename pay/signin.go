@@ -93,7 +93,7 @@ func (p *Payer) SignIn(ctx context.Context, r SignInRequest) (string, error) {
 // A challenge without requirements is for sign-ins alone: nothing can have been paid there.
 func (p *Payer) maySignIn(r SignInRequest) bool {
 	pol, at := p.PolicyOf(r.Key, r.Door), siteIn(r.URL)
-	return pol.signsIn(at) && pol.opens(r.Door) && pol.allowsHost(r.Door, at) == nil && r.Key.Paused == nil &&
+	return CheckHost(r.URL) == nil && pol.signsIn(at) && pol.opens(r.Door) && pol.allowsHost(r.Door, at) == nil && r.Key.Paused == nil &&
 		len(r.Challenge.Accepts) > 0 && r.Challenge.OffersSignIn()
 }
 

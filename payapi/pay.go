@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -215,14 +216,28 @@ func requestURL(f fields, c x402.Challenge) (string, error) {
 	case err != nil:
 		return "", err
 	case given == "" && validRequestURL(c.ResourceURL):
+		if err := checkHost(c.ResourceURL); err != nil {
+			return "", &pay.HeaderError{Cause: fmt.Errorf("the URL of the resource: %w", err)}
+		}
 		return c.ResourceURL, nil
 	case given != "" && !validRequestURL(given):
 		return "", badRequest(text, "an absolute http or https URL of at most 8 KiB")
+	}
+	if err := checkHost(given); err != nil {
+		return "", badRequest(text, err.Error())
 	}
 	return given, nil
 }
 
 func validRequestURL(s string) bool { return len(s) <= maxRequestURL && absoluteURL(s) }
+
+func checkHost(valid string) error {
+	u, err := url.Parse(valid)
+	if err != nil {
+		return err
+	}
+	return pay.CheckHost(u)
+}
 
 // idempotencyKey reads the caller's key. It refuses an empty key, because the caller would not get
 // the expected protection.

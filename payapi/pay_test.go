@@ -171,6 +171,9 @@ func TestPayFields(t *testing.T) {
 		"opaque":           {"requestUrl", "https:api.example.com", "Invalid requestUrl"},
 		"control":          {"requestUrl", "https://api.example.com/\n", "Invalid requestUrl"},
 		"too long":         {"requestUrl", long, "Invalid requestUrl"},
+		"long host":        {"requestUrl", "https://" + strings.Repeat("a", 254) + "/", "Invalid requestUrl"},
+		"long zone":        {"requestUrl", "https://[fe80::1%25" + strings.Repeat("a", 300) + "]/", "Invalid requestUrl"},
+		"long port":        {"requestUrl", "https://a:" + strings.Repeat("9", 5000) + "/", "Invalid requestUrl"},
 		"type":             {"requestUrl", 5, "Invalid requestUrl"},
 		"empty key":        {"idempotencyKey", "", "Invalid idempotencyKey"},
 		"long key":         {"idempotencyKey", strings.Repeat("é", 256), "Invalid idempotencyKey"},
@@ -219,6 +222,11 @@ func TestPayRequestURL(t *testing.T) {
 		if got := paid(c.given, c.resource); got != c.want {
 			t.Errorf("%s: recorded %q, want %q", name, got, c.want)
 		}
+	}
+	body := order(1, "requestUrl", nil)
+	body["paymentRequiredHeader"] = v1(requirement(map[string]any{"resource": "https://" + strings.Repeat("a", 254) + "/"}))
+	for _, path := range []string{"/v1/pay", "/v1/quote"} {
+		w.call("POST", path, key, body).is(400, headerRequired).want("detail", "no usable payment requirement: the URL of the resource: its host has more than 253 bytes")
 	}
 }
 

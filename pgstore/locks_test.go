@@ -3,8 +3,6 @@ package pgstore_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,16 +103,6 @@ func TestRevivalTakesItsLocks(t *testing.T) {
 	}
 }
 
-// longHost has more bytes than an index of PostgreSQL takes.
-func longHost() string {
-	var host strings.Builder
-	for i := range 200 {
-		sum := sha256.Sum256([]byte{byte(i), 7})
-		host.WriteString(hex.EncodeToString(sum[:]))
-	}
-	return host.String()
-}
-
 // One call that the database refuses does not take the outcomes down that wait with it.
 func TestRefusedCallTakesNoOutcomeDown(t *testing.T) {
 	t.Parallel()
@@ -129,7 +117,7 @@ func TestRefusedCallTakesNoOutcomeDown(t *testing.T) {
 	recorded, poison := make(chan error, 1), make(chan error, 1)
 	go func() {
 		b := callOf(k, d.Now())
-		b.New.Host, b.KeyName = longHost(), "an agent"
+		b.New.Host = "no text of the database: \x00"
 		_, err := d.Begin(context.Background(), b)
 		poison <- err
 	}()
@@ -140,7 +128,7 @@ func TestRefusedCallTakesNoOutcomeDown(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-poison; err == nil {
-		t.Error("a host that no index takes was written")
+		t.Error("a text that the database refuses was written")
 	}
 	if err := <-recorded; err != nil && !errors.Is(err, pay.ErrQueued) {
 		t.Errorf("the outcome of a payment that was made: %v", err)

@@ -86,7 +86,9 @@ func (d *DB) SetMarks(ctx context.Context, keyID string, marks map[string]pay.No
 
 // ForgetNotice forgets a Once.
 func (d *DB) ForgetNotice(ctx context.Context, once string) error {
-	return d.change(ctx, nil, func(t *tx) error { return t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(once)) })
+	return d.change(ctx, nil, func(t *tx) error {
+		return t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(pay.MarkName(once)))
+	})
 }
 
 func (d *DB) notices(ctx context.Context, sql string, args ...any) (list []pay.Notice, err error) {

@@ -230,6 +230,7 @@ func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql strin
 	if _, everything := q.(*pgxpool.Tx); everything { // a check, or a move, which may sort for minutes
 		late.Stop()
 	}
+	args = searchable(args)
 	for try := 1; ; try++ {
 		if err := ctx.Err(); err != nil {
 			return tooLate(caller)
@@ -266,6 +267,30 @@ func each(ctx context.Context, q querier, scan func(r pgx.Rows) error, sql strin
 			return unavailable(caller, err)
 		}
 	}
+}
+
+// searchable returns what is searched for as text that the database takes. No text of a row has a zero or
+// bytes beyond UTF-8, so what callers send with them in the place of an id is found nowhere.
+func searchable(args []any) []any {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[i] = databaseText(arg)
+		case []string:
+			list := make([]string, len(arg))
+			for j, text := range arg {
+				list[j] = databaseText(text)
+			}
+			args[i] = list
+		}
+	}
+	return args
+}
+
+func databaseText(s string) string {
+	const replacement = "\ufffd"
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
 }
 
 // tooLate tells why a reading has ended: its caller left, or the database did not answer.

@@ -3,8 +3,11 @@ package proxy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/pay"
@@ -25,6 +28,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	}
 	if err := call.check(); err != nil {
 		return err
+	}
+	if err := pay.CheckHost(req.URL); err != nil {
+		return &pay.PolicyError{Rule: "hosts", Detail: err.Error()}
 	}
 	booked := bookedURL(req.URL)
 	asked := call.askedURL(req)
@@ -101,8 +107,8 @@ func methodOf(req *http.Request) string { return cmp.Or(req.Method, http.MethodG
 // maxBooked bounds what the books keep of a URL.
 const maxBooked = 8 << 10
 
-// short cuts a booked URL that is too long: the query first, then the path as well. Repeats are
-// recognized by the whole URL.
+// short cuts a booked URL that is too long: the query first, then the path as well. It escapes bytes
+// beyond UTF-8. Repeats are recognized by the whole URL as it came.
 func short(u *url.URL, booked string) string {
 	c := *u
 	c.RawQuery, c.ForceQuery = "", false
@@ -113,7 +119,18 @@ func short(u *url.URL, booked string) string {
 		c.Path, c.RawPath = "/", ""
 		booked = bookedURL(&c)
 	}
-	return booked
+	if utf8.ValidString(booked) {
+		return booked
+	}
+	var text strings.Builder // a query may have any bytes
+	for _, b := range []byte(booked) {
+		if b < utf8.RuneSelf {
+			text.WriteByte(b)
+		} else {
+			fmt.Fprintf(&text, "%%%02X", b)
+		}
+	}
+	return text.String()
 }
 
 // bookedURL returns a request's URL as it goes into the books.

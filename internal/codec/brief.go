@@ -3,8 +3,6 @@ package codec
 import (
 	"fmt"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/purserpay/purser/x402"
 )
 
@@ -26,7 +24,7 @@ func DecodeBrief(encoded []byte) (r Brief, err error) {
 	if len(encoded) < 2 || encoded[0] != Version {
 		return r, fmt.Errorf("payment of an unknown encoding")
 	}
-	if err := cbor.Unmarshal(encoded[2:], &r); err != nil {
+	if err := unmarshal(encoded[2:], &r); err != nil {
 		return r, fmt.Errorf("decode payment: %w", err)
 	}
 	r.Host = longHost(r.Host, r.RequestURL)

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -163,13 +164,26 @@ func (h *rowHash) UnmarshalCBOR(data []byte) error {
 	})
 }
 
+// unmarshal reads rows, and those of earlier versions whose text is not UTF-8.
+func unmarshal(data []byte, to any) error {
+	err := cbor.Unmarshal(data, to)
+	if _, invalid := errors.AsType[*cbor.SemanticError](err); !invalid {
+		return err
+	}
+	mode, err := cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid}.DecMode()
+	if err != nil {
+		return err
+	}
+	return mode.Unmarshal(data, to)
+}
+
 // eitherCBOR reads text as it is, and a byte string with a function.
 func eitherCBOR(data []byte, to *string, read func([]byte) (string, error)) (err error) {
 	if len(data) > 0 && data[0]>>5 == cborText {
-		return cbor.Unmarshal(data, to)
+		return unmarshal(data, to)
 	}
 	var b []byte
-	if err := cbor.Unmarshal(data, &b); err != nil {
+	if err := unmarshal(data, &b); err != nil {
 		return err
 	}
 	*to, err = read(b)
@@ -360,7 +374,7 @@ func Decode(s Stored) (*pay.Payment, error) {
 		return nil, fmt.Errorf("payment of an unknown encoding")
 	}
 	var row paymentRow
-	if err := cbor.Unmarshal(s.Row[2:], &row); err != nil {
+	if err := unmarshal(s.Row[2:], &row); err != nil {
 		return nil, fmt.Errorf("decode payment: %w", err)
 	}
 	p, err := row.payment()
@@ -368,7 +382,7 @@ func Decode(s Stored) (*pay.Payment, error) {
 		return p, err
 	}
 	var r payloadRow
-	if err := cbor.Unmarshal(s.Payload[1:], &r); err != nil {
+	if err := unmarshal(s.Payload[1:], &r); err != nil {
 		return nil, fmt.Errorf("decode the payload of a payment: %w", err)
 	}
 	p.Offer = x402.Offer{Version: r.Version, Accepted: r.Accepted, Resource: r.Resource, Extensions: r.Extensions}
@@ -383,7 +397,7 @@ func DecodeEvent(keyID, id string, encoded []byte) (e pay.SpendEvent, err error)
 		return e, fmt.Errorf("spend event of an unknown encoding")
 	}
 	var r eventRow
-	if err := cbor.Unmarshal(encoded[1:], &r); err != nil {
+	if err := unmarshal(encoded[1:], &r); err != nil {
 		return e, fmt.Errorf("decode spend event: %w", err)
 	}
 	e = pay.SpendEvent{

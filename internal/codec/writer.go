@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -225,7 +226,9 @@ func (w *rowWriter) appendBytes(b []byte) {
 	w.to = append(w.to, b...)
 }
 
+// appendText writes valid UTF-8, whatever a caller has sent: no reader takes other text of CBOR.
 func (w *rowWriter) appendText(s string) {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	w.head(cborText, uint64(len(s)))
 	w.to = append(w.to, s...)
 }

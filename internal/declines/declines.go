@@ -91,7 +91,7 @@ func All() []Reason {
 			"check the seller; `--price-guard off` lets it through",
 		},
 		{
-			"hosts", Policy, "the host is denied, or not among those allowed",
+			"hosts", Policy, "the host is denied, or not among those allowed; or it has more than 253 bytes or a port above 65535",
 			"`purser limits KEY --add-allow-host HOST`",
 		},
 		{

@@ -78,7 +78,7 @@ func (s *Store) AddNotices(ctx context.Context, list []pay.Notice) error {
 // ForgetNotice forgets a Once.
 func (s *Store) ForgetNotice(ctx context.Context, once string) error {
 	return s.do(ctx, func(r *rows) error {
-		delete(r.marks, once)
+		delete(r.marks, pay.MarkName(once))
 		return nil
 	})
 }

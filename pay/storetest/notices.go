@@ -60,6 +60,21 @@ var noticeTests = map[string]func(*fixture){
 		add(noon.Add(3*time.Hour + pay.NoticeOnceKept))
 		f.same("told again after its time", len(f.kinds(0)), 3)
 	},
+	"marks of any length": func(f *fixture) {
+		long := callersTexts()["long"]
+		for i := range 2 {
+			n := notice(pay.NoticeNewHost, "k1", "host/"+long, noon)
+			n.Marks = []string{"payees/" + long}
+			f.must(f.AddNotices(f.ctx, []pay.Notice{n, {At: noon, Kind: pay.NoticeUnansweredRun, Run: "run/" + long, RunOf: 2}}))
+			f.same("told", len(f.kinds(0)), 1+i)
+		}
+		f.reopen(Opener.Kill)
+		f.must(f.AddNotices(f.ctx, []pay.Notice{notice(pay.NoticeNewHost, "k1", "payees/"+long, noon)}))
+		f.same("a further mark", len(f.kinds(0)), 2)
+		f.must(f.ForgetNotice(f.ctx, "host/"+long))
+		f.must(f.AddNotices(f.ctx, []pay.Notice{notice(pay.NoticeNewHost, "k1", "host/"+long, noon), notice(pay.NoticeNewHost, "k1", "host/"+long+"x", noon)}))
+		f.same("told again, and of another", len(f.kinds(0)), 4)
+	},
 	"twenty of a kind and key in an hour": func(f *fixture) {
 		for i := range pay.NoticesPerHour + 5 {
 			f.must(f.AddNotices(f.ctx, []pay.Notice{notice(pay.NoticeNewHost, "k1", fmt.Sprint(i), noon)}))

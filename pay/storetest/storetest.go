@@ -44,7 +44,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
 		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests, "Redirects": redirectTests,
-		"Approvals": approvalTests,
+		"Approvals": approvalTests, "Texts": textTests,
 	} {
 		runAll(t, name, tests, fresh)
 	}
