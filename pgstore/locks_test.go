@@ -117,7 +117,7 @@ func TestRefusedCallTakesNoOutcomeDown(t *testing.T) {
 	recorded, poison := make(chan error, 1), make(chan error, 1)
 	go func() {
 		b := callOf(k, d.Now())
-		b.New.Host = "no text of the database: \x00"
+		b.New.ID += "\x00"
 		_, err := d.Begin(context.Background(), b)
 		poison <- err
 	}()

@@ -276,21 +276,16 @@ func searchable(args []any) []any {
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
-			args[i] = databaseText(arg)
+			args[i] = text(arg)
 		case []string:
 			list := make([]string, len(arg))
-			for j, text := range arg {
-				list[j] = databaseText(text)
+			for j, given := range arg {
+				list[j] = text(given)
 			}
 			args[i] = list
 		}
 	}
 	return args
-}
-
-func databaseText(s string) string {
-	const replacement = "\ufffd"
-	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
 }
 
 // tooLate tells why a reading has ended: its caller left, or the database did not answer.
