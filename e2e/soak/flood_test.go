@@ -3,6 +3,7 @@ package soak
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"net/http"
@@ -35,6 +36,7 @@ const (
 	repeaters = 8 // attempts under one idempotency key
 	fatteners = 8 // attempts with large challenges, each for another URL
 	askers    = 4 // requests at the proxy whose uploads the seller does not read
+	costs     = 4 // requests of each kind that costs purser much and the key nothing
 	// uploads of uploadSize wait for their answer, which is more than all request bodies have room for.
 	uploads, uploadSize = 280, 5 << 20
 	// uploadEvery is when the next one begins, which makes a hundred megabytes a second.
@@ -60,18 +62,40 @@ var measured = []kind{
 
 // TestFlood measures what another key's payments take while it is quiet, and while one key floods.
 func TestFlood(t *testing.T) {
-	length := *floodFlag
-	if length == 0 {
-		length = time.Second
+	f := newFlood(t)
+	f.judge(t, f.start)
+}
+
+// TestFloodOfCosts is TestFlood with what costs the flooding key nothing: challenges that cost CPU,
+// questions to the RPC, and payments that never end.
+func TestFloodOfCosts(t *testing.T) {
+	f := newFlood(t)
+	f.judge(t, f.startCosts)
+	if f.answered("unfunded 200") == 0 || f.answered("pattern quote 429") == 0 && *floodFlag > 0 {
+		t.Error("the flood did not flood, or nothing bounds its quotes")
 	}
+}
+
+func newFlood(t *testing.T) *flood {
+	t.Helper()
 	s := startSmall(t, 2)
 	f := &flood{load: s.load}
 	f.refused = s.world.challengeOf(t, refusedPayee, "goods")
 	f.fat = s.world.challengeOf(t, refusedPayee, strings.Repeat("fat ", fatSize/4/4*3))
 	f.pay1(t)
+	return f
+}
 
+// judge compares the payments of the other key before and during a flood.
+func (f *flood) judge(t *testing.T, start func(t *testing.T) (stop func())) {
+	t.Helper()
+	length := *floodFlag
+	if length == 0 {
+		length = time.Second
+	}
+	s := f.load
 	quiet := f.measure(t, length)
-	stop := f.start(t)
+	stop := start(t)
 	flooded := f.measure(t, length)
 	stop()
 	state, err := s.purser.look(t.Context())
@@ -145,48 +169,106 @@ func (f *flood) measure(t *testing.T, length time.Duration) map[string]tally {
 	return seen
 }
 
-// start begins the flood. stop ends it.
-func (f *flood) start(t *testing.T) (stop func()) {
+// wave is one kind of request of the flood, from some clients at a time.
+type wave struct {
+	clients int
+	do      func(ctx context.Context, n uint64) (answer, error)
+}
+
+// flow begins waves, and others that more begins. stop ends all.
+func (f *flood) flow(t *testing.T, waves map[string]wave, more func(ctx context.Context, all *sync.WaitGroup)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f.world.hold("sink")
-	var all sync.WaitGroup
+	all := new(sync.WaitGroup)
 	stop = sync.OnceFunc(func() {
 		cancel()
 		f.world.release("sink")
 		all.Wait()
 	})
 	t.Cleanup(stop)
-	body := make([]byte, uploadSize)
-	all.Go(func() {
-		next := time.NewTicker(uploadEvery)
-		defer next.Stop()
-		for n := 0; n < uploads && ctx.Err() == nil; n++ {
-			all.Go(func() { f.count("upload", f.post(ctx, flooder, "/sink", f.serial.Add(1), body)) })
-			select {
-			case <-next.C:
-			case <-ctx.Done():
-			}
-		}
-	})
-	for what, w := range map[string]struct {
-		clients int
-		do      func(n uint64) (answer, error)
-	}{
-		"repeat": {repeaters, func(uint64) (answer, error) { return f.attempt(ctx, f.refused, 0, `,"idempotencyKey":"flood"`) }},
-		"fat":    {fatteners, func(n uint64) (answer, error) { return f.attempt(ctx, f.fat, n, "") }},
-		"ask":    {askers, func(n uint64) (answer, error) { return f.post(ctx, flooder, "/paid", n, body[:512<<10])() }},
-	} {
+	more(ctx, all)
+	for what, w := range waves {
 		for range w.clients {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					f.count(what, func() (answer, error) { return w.do(f.serial.Add(1)) })
+					f.count(what, func() (answer, error) { return w.do(ctx, f.serial.Add(1)) })
 					time.Sleep(floodPause)
 				}
 			})
 		}
 	}
 	return stop
+}
+
+// startCosts begins a flood of what costs its key nothing. stop ends it.
+func (f *flood) startCosts(t *testing.T) (stop func()) {
+	t.Helper()
+	entry := func(extra string) string {
+		return fmt.Sprintf(`{"scheme":"exact","network":%q,"amount":"%d","asset":%q,"payTo":%q,"maxTimeoutSeconds":60,"extra":{"name":%q,"version":%q%s}}`,
+			f.world.network.CAIP2(), price, f.world.token.Address, f.world.payTo, f.world.token.Name, f.world.token.Version, extra)
+	}
+	challenge := func(entry, extensions string) string {
+		return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"x402Version":2,"error":"","resource":{"url":"http://%s/paid"},"accepts":[%s],"extensions":%s}`,
+			nameGood, strings.Repeat(entry+",", 63)+entry, extensions))
+	}
+	pattern := challenge(strings.Replace(entry(""), fmt.Sprintf(`"amount":"%d"`, price), `"amount":"0"`, 1), fmt.Sprintf(
+		`{"payment-identifier":{"info":{"required":false},"schema":{"properties":{"id":{"pattern":%q}}}}}`, strings.Repeat(".{0,999}", 15)))
+	allowances := challenge(entry(`,"assetTransferMethod":"permit2"`), "{}")
+	paid, err := f.pay(t.Context(), flooder, f.serial.Add(1), `,"settlement":"seller"`)
+	mustDo(t, err)
+	used := inHeader(t, map[string]any{"success": false, "errorReason": "nonce_already_used", "network": f.world.network.CAIP2()})
+	call := func(path, body string) func(context.Context, uint64) (answer, error) {
+		return func(ctx context.Context, n uint64) (answer, error) {
+			return ask(ctx, f.plain, http.MethodPost, f.purser.URL(path), strings.ReplaceAll(body, "NUMBER", fmt.Sprint(n)), "X-Api-Key", f.keys[flooder].secret)
+		}
+	}
+	order := func(challenge, host, more string) string {
+		return fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"http://%s.soak.test/paid?n=NUMBER"%s}`, challenge, host, more)
+	}
+	return f.flow(t, map[string]wave{
+		"pattern quote":   {costs, call("/v1/quote", order(pattern, "costs", ""))},
+		"pattern payment": {costs, call("/v1/pay", order(pattern, "costs", ""))},
+		"allowance quote": {costs, call("/v1/quote", order(allowances, "costs", ""))},
+		"allowance":       {costs, call("/v1/pay", order(allowances, "costs", ""))},
+		"unfunded":        {costs, call("/v1/pay", order(f.world.challenge, "hNUMBER", `,"settlement":"seller"`))},
+		"receipt":         {costs, call("/v1/payments/"+paid.Payment.ID+"/receipt", fmt.Sprintf(`{"receipt":%q}`, used))},
+	}, func(context.Context, *sync.WaitGroup) {})
+}
+
+// answered returns how often something was sent and answered so.
+func (f *flood) answered(how string) int64 {
+	if n, any := f.counts.Load(how); any {
+		return n.(*atomic.Int64).Load()
+	}
+	return 0
+}
+
+// start begins a flood of payments and uploads. stop ends it.
+func (f *flood) start(t *testing.T) (stop func()) {
+	t.Helper()
+	body := make([]byte, uploadSize)
+	return f.flow(t, map[string]wave{
+		"repeat": {repeaters, func(ctx context.Context, _ uint64) (answer, error) {
+			return f.attempt(ctx, f.refused, 0, `,"idempotencyKey":"flood"`)
+		}},
+		"fat": {fatteners, func(ctx context.Context, n uint64) (answer, error) { return f.attempt(ctx, f.fat, n, "") }},
+		"ask": {askers, func(ctx context.Context, n uint64) (answer, error) {
+			return f.post(ctx, flooder, "/paid", n, body[:512<<10])()
+		}},
+	}, func(ctx context.Context, all *sync.WaitGroup) {
+		all.Go(func() {
+			next := time.NewTicker(uploadEvery)
+			defer next.Stop()
+			for n := 0; n < uploads && ctx.Err() == nil; n++ {
+				all.Go(func() { f.count("upload", f.post(ctx, flooder, "/sink", f.serial.Add(1), body)) })
+				select {
+				case <-next.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	})
 }
 
 // count makes a request and counts how it was answered.

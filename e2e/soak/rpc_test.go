@@ -133,6 +133,7 @@ func (c rpc) ethCall(params []json.RawMessage) (any, error) {
 		if c.usedAt(x402.Address(w[12:]), arg(1), block) {
 			out[31] = 1
 		}
+	case "dd62ed3e": // no owner has allowed anything
 	default:
 		return nil, fmt.Errorf("execution reverted")
 	}

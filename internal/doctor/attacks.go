@@ -62,7 +62,9 @@ var groups = []string{neverTwice, neverNothing, withinLimits, doors, overload, b
 
 // attacks returns all attacks, ordered by group. With more, it adds every remaining scenario.
 func attacks(more bool) []attack {
-	all := slices.Concat(onceAttacks(), lieAttacks(), limitAttacks(), doorAttacks(), overloadAttacks(), bookAttacks())
+	all := slices.Concat(
+		onceAttacks(), lostClientAttacks(), lieAttacks(), limitAttacks(), doorAttacks(), overloadAttacks(), costAttacks(), bookAttacks(),
+	)
 	if more {
 		all = slices.Concat(all, otherScenarios(all))
 	}

@@ -53,6 +53,7 @@ type yours struct {
 	exposed         []string
 	// failures bounds the failed payments of a key in a minute and in a day; 0: no bound.
 	failures [2]int
+	quotes   int // that a key may ask for in a minute; 0: no bound
 	settles  bool // a facilitator is configured
 	external string
 }
@@ -164,6 +165,7 @@ func factsOf(root object, environ environment) yours {
 		number(environ.or(text(app, "failures_per_minute"), "PURSER_FAILURES_PER_MINUTE"), 100),
 		number(environ.or(text(app, "failures_per_day"), "PURSER_FAILURES_PER_DAY"), 3000),
 	}
+	y.quotes = number(environ.or(text(app, "quotes_per_minute"), "PURSER_QUOTES_PER_MINUTE"), 300)
 	y.exposed = exposedIn(child(root, "apps", "http", "servers"))
 	allow := []any{}
 	walk(root["apps"], func(o object) {

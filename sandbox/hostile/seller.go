@@ -230,6 +230,12 @@ func (v *Visit) challengeWith(reason string, accepts ...Terms) {
 	honest.WriteJSON(v.w, http.StatusPaymentRequired, struct{}{})
 }
 
+// LeadOn sends a receipt for a payment and leads the customer to another address.
+func (v *Visit) LeadOn(status int, transaction, to string) {
+	v.w.Header().Set("Location", to)
+	v.receipted(status, v.Receipt(transaction), nil)
+}
+
 // Status answers with a status and no body.
 func (v *Visit) Status(status int) { Answer{Status: status}.writeTo(v.w) }
 
