@@ -224,3 +224,24 @@ func TestScratchOfRegistration(t *testing.T) {
 		}
 	}
 }
+
+// The doctor reads the bound of quotes, and where strangers reach the proxy.
+func TestScratchOfQuotesAndRelays(t *testing.T) {
+	t.Parallel()
+	const listening = `{"apps":{"purser":{%s},"http":{"servers":{"x":{"listen":[%q],"routes":[{"handle":[{"handler":"purser_proxy"}]}]}}}}}`
+	for _, c := range []struct {
+		app, listen string
+		environ     []string
+		quotes      int
+		relays      string
+	}{
+		{"", "127.0.0.1:8402", nil, 300, "[]"},
+		{"", "0.0.0.0:8402", []string{"PURSER_QUOTES_PER_MINUTE=7"}, 7, "[0.0.0.0:8402]"},
+		{`"quotes_per_minute":"off"`, "unix//run/purser.sock", []string{"PURSER_QUOTES_PER_MINUTE=7"}, 0, "[]"},
+	} {
+		s := scratchOf(t, fmt.Sprintf(listening, c.app, c.listen), c.environ)
+		if y := s.yours; y.quotes != c.quotes || fmt.Sprint(y.relays) != c.relays {
+			t.Errorf("%+v: yours are %+v", c, y)
+		}
+	}
+}
