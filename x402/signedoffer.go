@@ -97,7 +97,7 @@ func (s *SignedOffers) Of(i int, now time.Time, signers ...Address) (OfferWord, 
 		return OfferNone, s.fault
 	}
 	var fitting *signedOffer
-	asked := s.challenge.Accepts[i]
+	asked := &s.challenge.Accepts[i]
 	network := v1Name(asked.Network)
 	for _, o := range s.offers {
 		switch term := o.differs(asked, network); {
@@ -106,7 +106,7 @@ func (s *SignedOffers) Of(i int, now time.Time, signers ...Address) (OfferWord, 
 		case term == "":
 			fitting = o
 		case o.index != nil && *o.index == uint64(i):
-			return OfferNone, &SignedOfferError{OfferDiffers, o.misfit(term, asked)}
+			return OfferNone, &SignedOfferError{OfferDiffers, o.misfit(term, *asked)}
 		}
 	}
 	switch {
@@ -217,7 +217,7 @@ func (o *signedOffer) readTerms() {
 
 // differs names the first term that differs from a requirement on a network, given by its v1 name; ""
 // if none does.
-func (o *signedOffer) differs(r Requirement, network string) string {
+func (o *signedOffer) differs(r *Requirement, network string) string {
 	unread := ""
 	if o.terms.Problem != nil {
 		unread = o.terms.Problem.Field

@@ -43,6 +43,22 @@ var textTests = map[string]func(*fixture){
 		}
 		f.must(f.Health(f.ctx))
 	},
+	"keys and notices with texts of callers": func(f *fixture) {
+		for name, text := range callersTexts() {
+			k := newKey("")
+			k.Label = strings.ToValidUTF8(text, "?")
+			made, err := f.CreateKey(f.ctx, k)
+			if err != nil {
+				f.Fatalf("%s: %.200v", name, err)
+			}
+			f.same("label", must(f.Key(f.ctx, made.ID)).Label, k.Label)
+			n := notice(pay.NoticeNewHost, made.ID, "host/"+text, noon)
+			n.Title, n.Host = text, text
+			f.must(f.AddNotices(f.ctx, []pay.Notice{n}))
+		}
+		f.same("told", len(f.kinds(0)), len(callersTexts()))
+		f.must(f.Health(f.ctx))
+	},
 	"payments with texts of callers": func(f *fixture) {
 		k := f.key()
 		callers := callersTexts()
