@@ -53,7 +53,7 @@ type yours struct {
 	exposed         []string
 	// failures bounds the failed payments of a key in a minute and in a day; 0: no bound.
 	failures [2]int
-	quotes   int // that a key may ask for in a minute; 0: no bound
+	quotes   int  // that a key may ask for in a minute; 0: no bound
 	settles  bool // a facilitator is configured
 	external string
 }

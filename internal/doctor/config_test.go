@@ -225,22 +225,21 @@ func TestScratchOfRegistration(t *testing.T) {
 	}
 }
 
-// The doctor reads the bound of quotes, and where strangers reach the proxy.
-func TestScratchOfQuotesAndRelays(t *testing.T) {
+// The doctor reads the bound of quotes.
+func TestScratchOfQuotes(t *testing.T) {
 	t.Parallel()
-	const listening = `{"apps":{"purser":{%s},"http":{"servers":{"x":{"listen":[%q],"routes":[{"handle":[{"handler":"purser_proxy"}]}]}}}}}`
+	const config = `{"apps":{"purser":{%s}}}`
 	for _, c := range []struct {
-		app, listen string
-		environ     []string
-		quotes      int
-		relays      string
+		app     string
+		environ []string
+		quotes  int
 	}{
-		{"", "127.0.0.1:8402", nil, 300, "[]"},
-		{"", "0.0.0.0:8402", []string{"PURSER_QUOTES_PER_MINUTE=7"}, 7, "[0.0.0.0:8402]"},
-		{`"quotes_per_minute":"off"`, "unix//run/purser.sock", []string{"PURSER_QUOTES_PER_MINUTE=7"}, 0, "[]"},
+		{"", nil, 300},
+		{"", []string{"PURSER_QUOTES_PER_MINUTE=7"}, 7},
+		{`"quotes_per_minute":"off"`, []string{"PURSER_QUOTES_PER_MINUTE=7"}, 0},
 	} {
-		s := scratchOf(t, fmt.Sprintf(listening, c.app, c.listen), c.environ)
-		if y := s.yours; y.quotes != c.quotes || fmt.Sprint(y.relays) != c.relays {
+		s := scratchOf(t, fmt.Sprintf(config, c.app), c.environ)
+		if y := s.yours; y.quotes != c.quotes {
 			t.Errorf("%+v: yours are %+v", c, y)
 		}
 	}
