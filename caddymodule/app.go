@@ -40,8 +40,8 @@ type App struct {
 	// FacilitatorRaw verifies and settles. Default: http with its own defaults.
 	FacilitatorRaw json.RawMessage `json:"facilitator,omitempty" caddy:"namespace=purser.facilitators inline_key=module"`
 
-	// Retain is the time for which closed payments are kept, such as "400d", at least 60d, or off,
-	// which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
+	// Retain is the time for which payments are kept, disputed and unresolved ones too, such as "400d",
+	// at least 60d, or off, which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
 	Retain string `json:"retain,omitempty"`
 
 	// RPCURL is the JSON-RPC of the first network, for balances and evidence. Default:

@@ -15,8 +15,8 @@ import (
 type PolicyOptions struct {
 	BudgetOptions
 
-	// PerMinute is the largest number of payments that a key begins in a minute, or off. Default:
-	// {env.PURSER_PER_MINUTE}, else 3000.
+	// PerMinute is the largest number of payments that a key begins in a minute, or off. Unset, and for
+	// plain keys on REST if it is lower, it is 3,000. Default: {env.PURSER_PER_MINUTE}, else 3000.
 	PerMinute string `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid, or
 	// off. Default: {env.PURSER_PRICE_GUARD}, else off.

@@ -474,12 +474,10 @@ func (b *Begin) spend(v BeginView, tells *[]Notice) ([]Reservation, error) {
 	return spending(v, b.New)
 }
 
-const ruleUnanswered = "unanswered"
-
 // unanswered reports whether an error is that of [Begin.room].
 func unanswered(err error) bool {
 	refused, is := errors.AsType[*PolicyError](err)
-	return is && refused.Rule == ruleUnanswered
+	return is && refused.Rule == "unanswered"
 }
 
 // room refuses a payment to a host that has left too many of the key's payments unanswered.
@@ -489,7 +487,7 @@ func (b *Begin) room(v BeginView) error {
 	}
 	n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
 	if err == nil && n >= b.MaxUnanswered {
-		err = &PolicyError{Rule: ruleUnanswered, Detail: fmt.Sprintf("%d payments to this host are open and have brought no answer; repeat those requests, or wait until they expire", n)}
+		err = &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host are open and have brought no answer; repeat those requests, or wait until they expire", n)}
 	}
 	return err
 }

@@ -298,6 +298,7 @@ func TestJunkReceipts(t *testing.T) {
 			t.Error("the repeat would get another authorization")
 		}
 		tx := w.sellerMoves(payload)
+		w.chain.advance(2 * time.Second) // the chain's word is remembered for one
 		got = w.receipt(w.key, id, tx)
 		last := got.Notes[len(got.Notes)-1].Text
 		if got.State != pay.Settled || got.Claimed() || alarm.n.Load() != 1 || last != "settled after it was void" {

@@ -147,15 +147,19 @@ func (p *Payer) claimed(ctx context.Context, keyID string) (list []*Payment, err
 }
 
 // proveOne asks the chain about a claimed payment. It reports whether the chain's word was recorded. What
-// needs the lease beyond that is left to recovery, and so is what is more than the payment's key may have
-// the chain asked.
+// needs the lease beyond that is left to recovery. A look in vain costs the payment's key a turn, and
+// without one there is none: a key that invents receipts must not use up the RPC's quota.
 func (p *Payer) proveOne(ctx context.Context, row *Payment) bool {
-	t, err := p.traceSoon(ctx, row)
-	if err != nil {
+	if p.questions.traces.Wait(row.KeyID, p.now()) > 0 {
 		return false
 	}
-	o := chainOutcome(row, t)
+	var o Outcome
+	t, err := p.trace(ctx, row)
+	if err == nil {
+		o = chainOutcome(row, t)
+	}
 	if !o.Evident {
+		p.questions.traces.Take(row.KeyID, 1, p.now())
 		return false
 	}
 	if o.Verdict != VerdictSettled {

@@ -171,7 +171,8 @@ func TestCorrectionAndTask(t *testing.T) {
 func TestMonthlyLimit(t *testing.T) {
 	t.Parallel()
 	const limit, parallel = 3000, 16
-	w := newWorld(t)
+	off := 0
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy.PerMinute = &off }) // all of a month's within a minute
 	key, other := w.payingKey(), w.payingKey()
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
 	for range parallel {

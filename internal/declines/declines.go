@@ -262,7 +262,7 @@ func All() []Reason {
 			"`purser status`, disk space, the log. purser resumes by itself",
 		},
 		{
-			"reconciling", Unable, "a backup was restored, and the chain has not told yet what was paid after it",
+			"reconciling", Unable, "a backup was restored, or the database has lost commits, and the chain has not told yet what was paid",
 			"`purser reconcile --wait`; see [backups](operating.md#backups)",
 		},
 		{
