@@ -89,9 +89,13 @@ func TestSeveralNetworks(t *testing.T) {
 			t.Fatalf("%s: %q is in the answer, and %s on the chain", p.network.Name, tx, transfers[0].Tx)
 		}
 	}
-	if list := payer.payments(t, ""); len(list) != len(places) || list[0].State != "settled" || list[2].State != "settled" {
-		t.Fatalf("%+v", list)
-	}
+	process.Eventually(t, 20*time.Second, func() string { // the last one waits for its client's acknowledgement
+		list := payer.payments(t, "")
+		if len(list) != len(places) || list[0].State != "settled" || list[2].State != "settled" {
+			return fmt.Sprintf("%+v", list)
+		}
+		return ""
+	})
 	health := struct {
 		RPC      struct{ OK bool }
 		Networks []struct {

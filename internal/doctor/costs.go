@@ -147,6 +147,9 @@ func (e *examination) tillRefused(ctx context.Context, bound int, tries string, 
 	return held("%s: 429 after %d", tries, made), nil
 }
 
+// mostBegun is the bound of new payments of a key without a limit of its own, in a minute.
+const mostBegun = 3000
+
 // filling begins payments that no seller ever gets, on a purser of its own.
 func filling(ctx context.Context, e *examination) (outcome, error) {
 	p, err := e.launch(ctx, "filling", "")
@@ -159,7 +162,7 @@ func filling(ctx context.Context, e *examination) (outcome, error) {
 		return outcome{}, err
 	}
 	challenge := one.challenge(1, "10", "", "{}")
-	return e.tillRefused(ctx, mostFlood, fillingTries, func(ctx context.Context, n int64) (answer, error) {
+	return e.tillRefused(ctx, mostBegun, fillingTries, func(ctx context.Context, n int64) (answer, error) {
 		got, _, err := one.postAPI(ctx, "/v1/pay", map[string]any{
 			"paymentRequiredHeader": challenge, "settlement": "seller", "requestUrl": fmt.Sprintf("http://127.%d.%d.1/", n>>8&255, n&255),
 		})
