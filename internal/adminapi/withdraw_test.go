@@ -22,8 +22,12 @@ func (rich) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x4
 	return x402.NewAmount(2_000_000), nil
 }
 
+// Trace shows what went home: its withdrawals have moved.
 func (rich) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
-	return pay.Trace{Chain: pay.ChainIdentity{ChainID: q.Network.ChainID, Genesis: "0x" + strings.Repeat("1", 64)}}, nil
+	return pay.Trace{
+		Chain: pay.ChainIdentity{ChainID: q.Network.ChainID, Genesis: "0x" + strings.Repeat("1", 64)},
+		Used:  strings.EqualFold(q.Authorization.To.String(), home),
+	}, nil
 }
 
 const (
