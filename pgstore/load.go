@@ -266,7 +266,8 @@ func readers() [kinds]reader {
 			`sheets h WHERE h.name = ANY($1)`, byBytes, takeSheet,
 		},
 		askStore: {
-			columns{b: "q.id", n: "q.n"}, storeNow + ` q`,
+			columns{b: "q.id", n: "q.n"},
+			storeNow + ` q`,
 			func(list []question) []any { return []any{idsIn(list[0].a)} },
 			func(s *state, f *answer) error {
 				s.storeID, s.batches = string(f.b), int(f.n)

@@ -41,7 +41,7 @@ const (
 )
 
 // decide reads an answer to a payload, or the error of its send.
-func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen *sendTrace, err error) decision {
+func (t *Transport) decide(m *memo, resp *http.Response, seen *sendTrace, err error) decision {
 	if err != nil {
 		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
 		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {

@@ -23,7 +23,7 @@ func matches(pattern, id string) bool {
 	for rest != "" && rest != "$" {
 		var set [128]bool
 		var least, most int
-		known := false
+		var known bool
 		if set, rest, known = nextClass(rest); known {
 			least, most, rest, known = quantifier(rest)
 		}
@@ -116,7 +116,7 @@ func quantifier(text string) (least, most int, rest string, known bool) {
 			least, most, known = bounds(inside)
 		}
 	}
-	return least, most, rest, known && (rest == "" || !strings.Contains("+*?{", rest[:1]))
+	return least, most, rest, known && (rest == "" || !strings.ContainsRune("+*?{", rune(rest[0])))
 }
 
 // bounds reads the numbers of a quantifier: {8}, {16,} or {16,128}.

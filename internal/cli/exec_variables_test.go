@@ -75,7 +75,7 @@ func TestExecWithholdsWhatTheInstallationUses(t *testing.T) {
 		if got := child(t, l, key, "HOME", "PATH"); !strings.HasPrefix(got, "HOME="+l.Dir+" PATH=") {
 			t.Errorf("a reference has taken away what every program has: %s", got)
 		}
-		keep := append(key, "--keep-env", "DATABASE_URL", "--keep-env", "FROM_FILE", "--keep-env=UNSET", "--keep-env", "MINE", "--keep-env", "HTTPS_PROXY")
+		keep := append(slices.Clone(key), "--keep-env", "DATABASE_URL", "--keep-env", "FROM_FILE", "--keep-env=UNSET", "--keep-env", "MINE", "--keep-env", "HTTPS_PROXY")
 		if got := child(t, l, keep, append(names, "FROM_FILE", "UNSET")...); got != "DATABASE_URL=s3cret FROM_FILE=x MINE=s3cret" {
 			t.Errorf("%q: the program that is to have them has %s", store, got)
 		}

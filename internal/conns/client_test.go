@@ -49,7 +49,7 @@ func networks(t *testing.T, f func(t *testing.T, server, client net.Conn)) {
 }
 
 type embedding struct {
-	other int
+	_ int // it need not be the first
 	net.Conn
 }
 

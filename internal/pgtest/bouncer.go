@@ -31,7 +31,7 @@ func (s *Server) Bouncer(t testing.TB, mode string, lines ...string) string {
 	if s.as != nil {                                 // PgBouncer refuses to run as root, too
 		must(t, os.Chown(dir, int(s.as.Uid), int(s.as.Gid)))
 	}
-	c := exec.Command(program, "-q", file) //nolint:gosec // found by needed
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-q", file) //nolint:gosec // found by needed
 	c.Dir, c.SysProcAttr = dir, &syscall.SysProcAttr{Credential: s.as}
 	must(t, c.Start())
 	t.Cleanup(func() {
