@@ -224,3 +224,70 @@ func (p *Payer) watchLow(c choice, have x402.Amount) {
 		p.tellSoon(nil, []string{once})
 	}
 }
+
+// tell adds what people are told of the new row besides its budgets.
+func (b *Begin) tell(v BeginView, list *[]Notice) error {
+	if b.KeyName == "" {
+		return nil
+	}
+	if b.New.Price != "" {
+		last, err := v.Counter(b.New.Price)
+		if err != nil {
+			return err
+		}
+		if !last.IsZero() && b.New.Terms.Amount.Cmp(last.TimesSaturated(priceJump)) > 0 {
+			*list = append(*list, priceNotice(b.KeyName, b.New, last))
+		}
+	}
+	if b.New.Host == "" {
+		return nil
+	}
+	return b.tellPayee(v, list)
+}
+
+// tellPayee adds a notice of a host or payee that the key has never paid. Of a host from before there
+// were notices, the payees are learned without a word.
+func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
+	row := b.New
+	payee, payees := payeeMark(row), payeesMark(row)
+	known, err := noticed(v, payees, row.Created)
+	if err != nil {
+		return err
+	}
+	paid := known
+	if !known {
+		if paid, err = v.Paid(row.KeyID, row.Host, row.Door.dials()); err != nil {
+			return err
+		}
+	}
+	told := false
+	if known {
+		if told, err = noticed(v, payee, row.Created); err != nil {
+			return err
+		}
+	}
+	if told { // what is paid all the time stays known
+		later := row.Created.Add(NoticeOnceKept / 2)
+		host, err := noticed(v, payees, later)
+		if err != nil {
+			return err
+		}
+		if of, err := noticed(v, payee, later); err != nil || host && of {
+			return err
+		}
+	}
+	var n Notice
+	switch {
+	case told:
+		n = Notice{At: row.Created}
+	case known:
+		n = newPayeeNotice(b.KeyName, row)
+	case paid:
+		n = Notice{At: row.Created}
+	default:
+		n = newHostNotice(b.KeyName, row)
+	}
+	n.Marks = []string{payee, payees}
+	*list = append(*list, n)
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,14 +65,16 @@ func (d *DB) Check(ctx context.Context) error {
 // which is a Report.
 func (d *DB) Examine(ctx context.Context, place string) (report any, err error) {
 	ctx, end := context.WithCancel(ctx)
-	defer end()
-	d.background.Go(func() {
+	var watch sync.WaitGroup
+	watch.Go(func() {
 		select {
 		case <-d.closing:
 			end()
 		case <-ctx.Done():
 		}
 	})
+	defer watch.Wait()
+	defer end()
 	return d.examine(ctx, place)
 }
 
