@@ -132,7 +132,9 @@ func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response
 	if payment == nil {
 		return resp
 	}
-	x.call.Watch()
+	if !x.own {
+		x.call.Watch()
+	}
 	caddyhttp.SetVar(ctx, paymentVar, payment.ID)
 	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body = &upgraded{ReadWriteCloser: conn, x: x, ctx: ctx}
@@ -140,7 +142,7 @@ func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response
 	}
 	// Without a body, the client may have all of the answer before it is looked at.
 	x.answered.Store(bodiless(req, resp) && ctx.Err() == nil)
-	resp.Body = &delivered{ReadCloser: resp.Body, x: x, ctx: ctx}
+	resp.Body = &delivered{ReadCloser: resp.Body, x: x, ctx: ctx, left: resp.ContentLength}
 	return resp
 }
 
@@ -152,12 +154,19 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 // delivered is the body of an answer to a paid request.
 type delivered struct {
 	io.ReadCloser
-	x   *exchange
-	ctx context.Context
+	x    *exchange
+	ctx  context.Context
+	left int64 // bytes that were not read yet; below 0: not known
 }
 
+// Read gives the last byte alone: Caddy's server keeps so little, and sends it with the end of an HTTP/2 stream. See
+// [conns.Ending].
 func (d *delivered) Read(p []byte) (int, error) {
+	if d.left > 1 && int64(len(p)) >= d.left {
+		p = p[:d.left-1]
+	}
 	n, err := d.ReadCloser.Read(p)
+	d.left -= int64(n)
 	switch {
 	case err == nil:
 	case !errors.Is(err, io.EOF):

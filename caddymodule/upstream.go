@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
@@ -162,6 +163,7 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 // serve relays a request and ends its exchange once the answer is written out.
 func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.own = true
+	w = conns.Ending(w, r)
 	answered := false
 	// The reverse proxy panics with http.ErrAbortHandler when an answer is cut short.
 	defer func() { x.end(answered) }()
@@ -171,7 +173,9 @@ func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	// What is still in a buffer has not been written out.
-	answered = x.answered.Load() && http.NewResponseController(w).Flush() == nil
+	if answered = x.answered.Load() && http.NewResponseController(w).Flush() == nil; answered {
+		x.call.Written(w, r)
+	}
 }
 
 // aim puts the path of the upstream's URL before the request's, and changes nothing in it.

@@ -36,6 +36,7 @@ type reply struct {
 func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	delivered := false
 	if rep.finish != nil {
+		w = conns.Ending(w, r)
 		defer func() { rep.finish(w, delivered) }()
 	}
 	body, err := encode(rep.body)

@@ -149,7 +149,7 @@ func (c *Call) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished && c.watch == nil {
-		c.watch = conns.NewWatch(c.caller)
+		c.watch = conns.NewWatch(c.caller, false)
 	}
 }
 
@@ -191,7 +191,7 @@ func (c *Call) Finish(answered bool) {
 func (c *Call) acknowledged() func() bool {
 	w := c.watch
 	if w == nil {
-		w = conns.NewWatch(c.caller)
+		w = conns.NewWatch(c.caller, true)
 	}
 	if c.watch = nil; w == nil {
 		return nil

@@ -16,7 +16,8 @@ import (
 )
 
 // Twenty keys, each of which may spend 1 USDC, draw from one wallet that holds 0.53. They spend exactly
-// that, all at once. What is left over is declined, by purser: no seller gets a payment that fails.
+// that, all at once. What is left over is declined, by purser: no seller gets a payment that fails. Each key has two
+// workers that buy the same, and say that each call is a purchase.
 func TestTwentyKeysOneWallet(t *testing.T) {
 	w := newWorld(t)
 	const agents, worth = 20, 53
@@ -38,7 +39,7 @@ func TestTwentyKeysOneWallet(t *testing.T) {
 			together.Go(func() error {
 				for last := false; !last; {
 					last = paid.Load() == worth // once more, which must be declined
-					a, err := process.Ask(ctx, client, http.MethodGet, w.weather(), "")
+					a, err := process.Ask(ctx, client, http.MethodGet, w.weather(), "", "Purser-Again", "new")
 					switch {
 					case err != nil:
 						return err

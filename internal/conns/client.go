@@ -2,6 +2,7 @@ package conns
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -41,6 +42,7 @@ type client struct {
 	words  rephrased       // nil: the connection is not read ahead
 	socket syscall.RawConn // nil: the connection has none
 	unix   bool            // a Unix socket
+	tls    bool
 }
 
 // In keeps a connection in the context of its requests, for the functions of this package. It is for
@@ -54,6 +56,9 @@ func In(ctx context.Context, c net.Conn) context.Context {
 	for ; c != nil; c = below(c) {
 		if own, ok := c.(rephrased); ok && is.words == nil {
 			is.words = own
+		}
+		if _, ok := c.(*tls.Conn); ok {
+			is.tls = true
 		}
 		if s, ok := c.(syscall.Conn); ok {
 			is.socket, _ = s.SyscallConn()
@@ -167,13 +172,17 @@ type Watch struct {
 	taken net.Conn // from a server that is not purser's; nil: none
 }
 
-// NewWatch makes a Watch; nil if what becomes of an answer cannot be known.
-func NewWatch(ctx context.Context) *Watch {
+// NewWatch makes a Watch; nil if what becomes of an answer cannot be known. written says that all of the answer
+// has been written, and nothing belongs to it any more.
+func NewWatch(ctx context.Context, written bool) *Watch { return newWatch(ctx, written, !written) }
+
+// newWatch makes a Watch. body says that the body of the answer has been written, more that something will be.
+func newWatch(ctx context.Context, body, more bool) *Watch {
 	c := clientOf(ctx)
 	if c == nil || c.socket == nil || !Looks {
 		return nil
 	}
-	s, err := duplicate(c.socket, c.unix)
+	s, err := duplicate(c, body, more)
 	if err != nil { // the connection is closed already, or there are too many
 		return new(Watch)
 	}
@@ -209,10 +218,18 @@ func (w *Watch) Drop() {
 	}
 }
 
-// Take makes a Watch for a request that has been answered in full, by a server whose connections are not known
-// here: it takes the connection over if the client has announced to close it. Else it returns nil.
+// Take makes a Watch for a request that has been answered in full. If the server's connections are not known
+// here, it takes the connection over if the client has announced to close it. Else it returns nil.
+//
+// A client that has read its answer may close the connection. If more has come by then, the system breaks the
+// connection off, and does not acknowledge the answer any more. So Take holds back the notice with which TLS ends
+// a connection. See [Ending] for HTTP/2.
 func Take(w http.ResponseWriter, r *http.Request) *Watch {
-	if watch := NewWatch(r.Context()); watch != nil {
+	// Over HTTP/2, the answer ends when the handler returns.
+	if watch := newWatch(r.Context(), true, r.ProtoMajor == 2 && r.Method != http.MethodHead); watch != nil {
+		if watch.of != nil && r.ProtoMajor == 1 && clientOf(r.Context()).tls {
+			watch.of.cork()
+		}
 		return watch
 	}
 	if r.ProtoMajor != 1 || !Closes(r.Header.Values("Connection")...) || w.Header().Get("Content-Length") == "" {

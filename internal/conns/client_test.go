@@ -82,7 +82,7 @@ func TestGone(t *testing.T) {
 	if ctx := InDoor(context.Background(), NewAhead(unknown)); Blind(ctx) {
 		t.Error("a client that is read ahead is seen leaving")
 	}
-	if Blind(context.Background()) || NewWatch(context.Background()) != nil {
+	if Blind(context.Background()) || NewWatch(context.Background(), true) != nil {
 		t.Error("another server")
 	}
 }
@@ -94,7 +94,7 @@ func TestAcknowledged(t *testing.T) {
 		for name, c := range map[string]struct{ closes, left bool }{"kept": {}, "to be closed": {closes: true, left: true}} {
 			ctx := In(context.Background(), server)
 			_, _ = io.WriteString(server, "answer")
-			w := NewWatch(ctx)
+			w := NewWatch(ctx, true)
 			if c.closes {
 				_ = server.Close()
 			}
@@ -120,7 +120,7 @@ func TestAcknowledgedByARelay(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, server, client net.Conn) {
 		_, _ = io.WriteString(server, "answer")
-		w := NewWatch(In(context.Background(), server))
+		w := NewWatch(In(context.Background(), server), true)
 		_ = server.Close()
 		go func() {
 			_, _ = io.Copy(io.Discard, client)
@@ -137,7 +137,7 @@ func TestAcknowledgedWithoutClosing(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, server, client net.Conn) {
 		_, _ = io.WriteString(server, "answer")
-		w := NewWatch(In(context.Background(), server))
+		w := NewWatch(In(context.Background(), server), true)
 		_ = server.Close()
 		ended := make(chan time.Time, 1)
 		go func() {
@@ -157,24 +157,52 @@ func TestAcknowledgedWithoutClosing(t *testing.T) {
 // What the other side has not read when it closes the connection was not acknowledged.
 func TestNotAcknowledged(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, server, client net.Conn) {
-		_ = server.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		_, _ = io.Copy(server, endless{}) // until nothing more fits
-		w := NewWatch(In(context.Background(), server))
-		time.AfterFunc(20*time.Millisecond, func() { _ = client.Close() })
-		begun := time.Now()
-		if w.Acknowledged(false) {
-			t.Error("acknowledged")
-		}
-		if took := time.Since(begun); took > ackQuiet-time.Second {
-			t.Errorf("known after %s only", took)
-		}
-	})
+	for _, written := range []bool{true, false} {
+		networks(t, func(t *testing.T, server, client net.Conn) {
+			early := NewWatch(In(context.Background(), server), false)
+			_ = server.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			_, _ = io.Copy(server, endless{}) // until nothing more fits
+			w := NewWatch(In(context.Background(), server), true)
+			if !written {
+				w, early = early, w
+			}
+			early.Drop()
+			time.AfterFunc(20*time.Millisecond, func() { _ = client.Close() })
+			begun := time.Now()
+			if w.Acknowledged(false) {
+				t.Errorf("acknowledged, written %t", written)
+			}
+			if took := time.Since(begun); took > ackQuiet-time.Second {
+				t.Errorf("known after %s only", took)
+			}
+		})
+	}
 }
 
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// A watch that is made before the answer is written waits for it.
+func TestAcknowledgedOnceWritten(t *testing.T) {
+	t.Parallel()
+	if !Looks {
+		t.Skip("the system does not tell")
+	}
+	server, client := pair(t, "tcp")
+	w := NewWatch(In(context.Background(), server), false)
+	got := make(chan bool, 1)
+	go func() { got <- w.Acknowledged(false) }()
+	select {
+	case <-got:
+		t.Fatal("nothing was written")
+	case <-time.After(2 * lastLook):
+	}
+	_, _ = io.WriteString(server, "answer")
+	if _, err := io.ReadFull(client, make([]byte, 6)); err != nil || !<-got {
+		t.Errorf("not acknowledged, %v", err)
+	}
+}
 
 // A client that reads nothing more is not waited for without end.
 func TestAcknowledgementIsBounded(t *testing.T) {
@@ -182,7 +210,7 @@ func TestAcknowledgementIsBounded(t *testing.T) {
 	networks(t, func(t *testing.T, server, _ net.Conn) {
 		_ = server.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		_, _ = io.Copy(server, endless{})
-		if NewWatch(In(context.Background(), server)).Acknowledged(false) {
+		if NewWatch(In(context.Background(), server), true).Acknowledged(false) {
 			t.Error("acknowledged")
 		}
 	})

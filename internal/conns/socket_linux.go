@@ -37,43 +37,77 @@ func bound(c *net.TCPConn, d time.Duration) {
 type sent struct {
 	fd   int
 	unix bool
-	// Positions of what was written: when the watch was made, and when it looked first. The end of an answer
-	// is between them. 0: not known.
+	tls  bool
+	// body is the position of the end of the answer's body; MaxUint64: it was not written when the watch was
+	// made. end is the position of all that was written when the watch looked first; 0: not known.
 	body, end uint64
+	begun     uint64 // the position when the watch was made
+	more      bool   // nothing was written since then, and something will be
+	corked    bool   // see cork
 }
 
-func duplicate(c syscall.RawConn, isUnix bool) (s *sent, err error) {
-	if refused := c.Control(func(fd uintptr) {
+func duplicate(c *client, body, more bool) (s *sent, err error) {
+	if refused := c.socket.Control(func(fd uintptr) {
 		var n int
 		n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
-		s = &sent{fd: n, unix: isUnix}
+		s = &sent{fd: n, unix: c.unix, tls: c.tls, more: more && !c.unix}
 	}); refused != nil {
 		return nil, refused
 	}
-	if err == nil && !isUnix {
-		if queued, broken := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ); broken == nil && queued > 0 {
-			_, s.body = s.position(queued)
-		}
+	if err != nil || s.unix {
+		return s, err
+	}
+	if queued, broken := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ); broken == nil && (queued > 0 || more) {
+		_, s.begun = s.position()
+	}
+	if s.body = s.begun; !body {
+		s.body = math.MaxUint64
 	}
 	return s, err
 }
 
 // position returns how much the other side has acknowledged, whether the connection is over, and the position
-// of all that was written.
-func (s *sent) position(queued int) (info *unix.TCPInfo, end uint64) {
-	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return &unix.TCPInfo{State: unix.BPF_TCP_CLOSE}, math.MaxUint64
+// of all that was written. An acknowledgement may come between the two questions for them.
+func (s *sent) position() (info *unix.TCPInfo, end uint64) {
+	for acked := uint64(math.MaxUint64); ; acked = info.Bytes_acked {
+		queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+		if err == nil {
+			info, err = unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		}
+		if err != nil {
+			return &unix.TCPInfo{State: unix.BPF_TCP_CLOSE}, math.MaxUint64
+		}
+		if queued == 0 || info.Bytes_acked == acked {
+			return info, info.Bytes_acked + uint64(queued) //nolint:gosec // not negative
+		}
 	}
-	return info, info.Bytes_acked + uint64(queued) //nolint:gosec // not negative
 }
 
-func (s *sent) close() { _ = unix.Close(s.fd) }
+// cork holds back what is written from here on, until what was written before is acknowledged. The system lets
+// it go after 200 ms at the latest, when the other side has acknowledged what it has got (tcp(7)).
+func (s *sent) cork() {
+	s.corked = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) == nil
+}
+
+func (s *sent) uncork() {
+	if s.corked {
+		s.corked = false
+		_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_CORK, 0)
+	}
+}
+
+func (s *sent) close() {
+	s.uncork()
+	_ = unix.Close(s.fd)
+}
 
 // await looks, less and less often, until all is acknowledged and, if the client is to close the connection,
 // that has happened. If it closes it only behind the server's end, it has waited for that.
 func (s *sent) await(closes bool) bool {
 	begun := time.Now()
+	if closes && s.tls && s.body == math.MaxUint64 {
+		s.body = 0 // TLS ends the connection behind the answer, and may break it off with that
+	}
 	var (
 		acked  bool
 		last   uint64
@@ -87,6 +121,9 @@ func (s *sent) await(closes bool) bool {
 			at, all, lost := s.look()
 			if lost {
 				return false
+			}
+			if all || at >= s.body {
+				s.uncork()
 			}
 			if acked = all; all || at != last {
 				last, change = at, now
@@ -124,12 +161,27 @@ func (s *sent) look() (at uint64, all, lost bool) {
 		broken, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 		return 0, true, err != nil || broken != 0
 	}
-	if queued == 0 {
+	if queued == 0 && !s.more {
 		return 0, true, false
 	}
-	info, end := s.position(queued)
-	s.end = cmp.Or(s.end, end)
+	info, end := s.position()
+	if s.more = s.more && end <= s.begun; !s.more {
+		s.end = cmp.Or(s.end, end)
+	}
 	over := info.State == unix.BPF_TCP_CLOSE
-	all = info.Bytes_acked >= s.end || over && info.Bytes_acked >= s.body
+	all = s.end != 0 && info.Bytes_acked >= s.end || over && (info.Bytes_acked >= s.body || s.noticed(end-info.Bytes_acked))
 	return info.Bytes_acked, all, !all && over
 }
+
+// noticed reports whether all that a client has not acknowledged of an answer whose end is not known is the notice
+// with which TLS ends a connection. The client has closed the connection before, and a reset has answered the notice.
+func (s *sent) noticed(unacknowledged uint64) bool {
+	if s.body != math.MaxUint64 || !s.tls || s.more || unacknowledged > maxNotice {
+		return false
+	}
+	broken, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	return err == nil && syscall.Errno(broken) == unix.EPIPE //nolint:gosec // an errno
+}
+
+// maxNotice bounds a TLS alert, in bytes with the header of its record (RFC 8446 §5.1, RFC 5246 §6.2.3).
+const maxNotice = 64

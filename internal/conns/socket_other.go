@@ -5,7 +5,6 @@ package conns
 import (
 	"errors"
 	"net"
-	"syscall"
 	"time"
 )
 
@@ -18,7 +17,9 @@ func bound(*net.TCPConn, time.Duration) {}
 
 type sent struct{}
 
-func duplicate(syscall.RawConn, bool) (*sent, error) { return nil, errors.ErrUnsupported }
+func duplicate(*client, bool, bool) (*sent, error) { return nil, errors.ErrUnsupported }
+
+func (*sent) cork() {}
 
 func (*sent) close() {}
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/proxy"
 )
@@ -80,6 +81,7 @@ func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	call.Ask(r.Header)
 	written := false
 	defer func() { call.Finish(written) }()
+	w = conns.Ending(w, r)
 	// It panics with http.ErrAbortHandler when the answer is cut short.
 	sent := &relayed{call: call, secrets: []string{who.secret, f.standIn}}
 	f.relay.ServeHTTP(w, r.WithContext(context.WithValue(proxy.WithCall(r.Context(), call), relayedKey{}, sent)))
