@@ -163,7 +163,7 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 // serve relays a request and ends its exchange once the answer is written out.
 func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.own = true
-	w = conns.Ending(w, r)
+	w = conns.Ending(w, r, x.paid)
 	answered := false
 	// The reverse proxy panics with http.ErrAbortHandler when an answer is cut short.
 	defer func() { x.end(answered) }()

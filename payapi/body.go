@@ -36,7 +36,7 @@ type reply struct {
 func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	delivered := false
 	if rep.finish != nil {
-		w = conns.Ending(w, r)
+		w = conns.Ending(w, r, func() bool { return true })
 		defer func() { rep.finish(w, delivered) }()
 	}
 	body, err := encode(rep.body)

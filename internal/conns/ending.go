@@ -5,33 +5,37 @@ import (
 	"strconv"
 )
 
-// Ending returns a writer for the answer to a request, which a Watch is to be made for. Over HTTP/2, and if the
-// length of an answer is known, it sends all but the last byte at once. The last byte goes out when the handler
-// returns, in one frame with END_STREAM. So does all of an answer without a body.
+// Ending returns a writer for the answer to a request. watched says, once the answer begins, whether a Watch is
+// to be made for it: if not, the answer is written as ever. Over HTTP/2, and if the length of a watched answer is
+// known, the writer sends all but the last byte at once. The last byte goes out when the handler returns, in one
+// frame with END_STREAM. So does all of an answer without a body.
 //
 // A client may count bytes instead of waiting for END_STREAM. It closes its connection at the last byte. If
 // END_STREAM came alone, and later, that would break the connection off before the answer is acknowledged.
-func Ending(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+func Ending(w http.ResponseWriter, r *http.Request, watched func() bool) http.ResponseWriter {
 	if r.ProtoMajor != 2 || r.Method == http.MethodHead {
 		return w
 	}
-	return &ending{ResponseWriter: w}
+	return &ending{ResponseWriter: w, watched: watched}
 }
 
 type ending struct {
 	http.ResponseWriter
-	begun bool
-	left  int64 // bytes of the answer; 0: not known, or all were written
-	held  bool  // what is left waits for the handler's return
+	watched func() bool
+	begun   bool
+	left    int64 // bytes of the answer; 0: not known, not watched, or all were written
+	held    bool  // what is left waits for the handler's return
 }
 
 func (e *ending) WriteHeader(status int) {
-	if status >= http.StatusOK && !e.begun {
-		e.begun = true
+	if status >= http.StatusOK && !e.begun && e.watched() {
 		length := e.Header().Get("Content-Length")
-		e.left, _ = strconv.ParseInt(length, 10, 64)
+		if _, told := e.Header()["Content-Type"]; told { // else net/http looks for it in all of a short answer
+			e.left, _ = strconv.ParseInt(length, 10, 64)
+		}
 		e.held = length == "0" || status == http.StatusNoContent || status == http.StatusNotModified
 	}
+	e.begun = e.begun || status >= http.StatusOK
 	e.ResponseWriter.WriteHeader(status)
 }
 

@@ -81,7 +81,7 @@ func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	call.Ask(r.Header)
 	written := false
 	defer func() { call.Finish(written) }()
-	w = conns.Ending(w, r)
+	w = conns.Ending(w, r, call.Pending)
 	// It panics with http.ErrAbortHandler when the answer is cut short.
 	sent := &relayed{call: call, secrets: []string{who.secret, f.standIn}}
 	f.relay.ServeHTTP(w, r.WithContext(context.WithValue(proxy.WithCall(r.Context(), call), relayedKey{}, sent)))
