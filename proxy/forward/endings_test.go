@@ -42,8 +42,10 @@ for _ in range(8):
 			for _, size := range []int{-1, 0, 1, 600, 100_000} { // -1: the end is not announced
 				t.Run(fmt.Sprintf("%s, absolute %t, %d bytes", name, absolute, size), func(t *testing.T) {
 					t.Parallel()
-					if _, err := exec.LookPath(strings.Fields(name)[0]); err != nil && program[0] != "python3" {
-						needed.Missing(t, "curl is not installed")
+					for _, needs := range []string{"curl", "python3"} {
+						if _, err := exec.LookPath(needs); err != nil {
+							needed.Missing(t, "no %s", needs)
+						}
 					}
 					w := way{absolute: absolute}.world(t)
 					w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
