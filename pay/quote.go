@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Quote says what a call would pay. Nothing is journaled, reserved or signed for it.
@@ -27,8 +28,8 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 	if err := r.check(); err != nil {
 		return Quote{}, err
 	}
-	if wait := p.quotes.Take(r.Key.ID, 1, p.now()); wait > 0 {
-		return Quote{}, &FailuresError{Most: p.opts.Failures.Quotes, Window: "minute", RetryAfter: wait, Quotes: true}
+	if err := p.quotesRefused(p.quotes.Take(r.Key.ID, 1, p.now())); err != nil {
+		return Quote{}, err
 	}
 	r = r.withoutUserinfo()
 	for changes, looked := 0, false; ; {
@@ -50,6 +51,17 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 		}
 		return q, err
 	}
+}
+
+// MayQuote refuses a key that asks for quotes too often, as Quote does, before anything of the challenge is
+// read: *FailuresError.
+func (p *Payer) MayQuote(keyID string) error { return p.quotesRefused(p.quotes.Wait(keyID, p.now())) }
+
+func (p *Payer) quotesRefused(wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	return &FailuresError{Most: p.opts.Failures.Quotes, Window: "minute", RetryAfter: wait, Quotes: true}
 }
 
 func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {

@@ -27,6 +27,9 @@ type payer struct {
 
 // quote serves POST /v1/quote. What POST /v1/pay would refuse gets the same refusal.
 func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
+	if err := a.payer.MayQuote(key.ID); err != nil {
+		return reply{}, err
+	}
 	want, err := a.payRequest(r)
 	if err != nil {
 		return reply{}, err

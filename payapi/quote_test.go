@@ -57,6 +57,7 @@ func TestQuotesAreBounded(t *testing.T) {
 	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || wait > 30 {
 		t.Errorf("ask again in %q s", refused.header.Get("Retry-After"))
 	}
+	w.call("POST", "/v1/quote", key, `{"paymentRequiredHeader":"!"}`).is(429, "Too many requests") // it is not read
 	w.call("POST", "/v1/quote", other, order(60)).is(200, "")
 	w.call("POST", "/v1/pay", key, order(60)).is(200, "")
 	w.clock.advance(30 * time.Second)

@@ -54,6 +54,9 @@ func (l *Limiter[K]) Take(client K, n int, now time.Time) (wait time.Duration) {
 
 // Wait returns the time until a client has a turn, and takes none.
 func (l *Limiter[K]) Wait(client K, now time.Time) time.Duration {
+	if l == nil {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	turns, ok := l.clients.Peek(client)
