@@ -17,7 +17,7 @@ func TestInit(t *testing.T) {
 	t.Parallel()
 	rpc := rpc(t, "0x"+strings.Repeat("01", 32)).URL
 	dir := t.TempDir()
-	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
+	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\nhttps://api.example.com\napi.example.com, *.example.org\n", nil)
 	if o.Status != 0 || clitest.Written(t, dir) != clitest.InitMade || strings.Count(o.Stdout, "0x") != 1 || strings.Contains(o.Stdout, "s3cret") || strings.Contains(o.Stdout, "pk_") ||
 		!strings.Contains(o.Stdout, "not an absolute http or https URL") || !strings.Contains(o.Stdout, "    purser run\n") {
 		t.Fatalf("%d, %s: %s%s", o.Status, clitest.Written(t, dir), o.Stdout, o.Stderr)
@@ -50,7 +50,7 @@ func TestInit(t *testing.T) {
 	if got := fmt.Sprint(a.listen()); got != "[127.0.0.1:8406 127.0.0.1:8407 127.0.0.1:9402]" {
 		t.Errorf("listens on %s", got)
 	}
-	if a.Apps.Purser["max_payment"] != "0.5" || a.Apps.Purser["daily_budget"] != "off" {
+	if a.Apps.Purser["max_payment"] != "0.5" || a.Apps.Purser["daily_budget"] != "off" || a.Apps.Purser["allow_hosts"] != "api.example.com,*.example.org" {
 		t.Errorf("%v", a.Apps.Purser)
 	}
 
@@ -58,7 +58,11 @@ func TestInit(t *testing.T) {
 	if again := initIn(t, dir, "", nil, "--yes"); again.Status != 1 || !strings.Contains(again.Stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || clitest.ReadText(t, dir, "Caddyfile") != text {
 		t.Errorf("%d %s", again.Status, again.Stderr)
 	}
-	again := initIn(t, dir, "", nil, "--yes", "--force")
+	asks := initIn(t, dir, "", nil, "--yes", "--force")
+	if config, err = adapt(clitest.ReadText(t, dir, "Caddyfile")); err != nil || decodeAdapted(t, config).Apps.Purser["require_approval_new_hosts"] != "on" || !strings.Contains(asks.Stdout, "purser approvals") {
+		t.Errorf("by default nobody is asked about new hosts: %v, %s", err, asks.Stdout)
+	}
+	again := initIn(t, dir, "", nil, "--yes", "--force", "--hosts", "any")
 	if again.Status != 0 || lineWith(again.Stdout, "0x") != lineWith(o.Stdout, "0x") {
 		t.Errorf("%d %s%s", again.Status, again.Stdout, again.Stderr)
 	}

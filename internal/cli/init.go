@@ -19,13 +19,13 @@ import (
 )
 
 const initHelp = `
-Sets purser up in this folder: asks five questions, each with an answer that Enter takes,
+Sets purser up in this folder: asks six questions, each with an answer that Enter takes,
 writes a Caddyfile and purser.env, and makes the first key with a wallet. It says which
 address to fund and what to run next.
 
     $ purser init
     $ purser init --yes
-    $ purser init --yes --rpc https://rpc.example.com/v2/KEY --max-payment 0.1 --daily-budget 2
+    $ purser init --yes --rpc https://rpc.example.com/v2/KEY --max-payment 0.1 --hosts api.example.com
 
 What a flag says is not asked for. The Caddyfile is the one that purser is shipped with, with
 your address and limits in it. purser.env, which only you may read, has the URLs, because

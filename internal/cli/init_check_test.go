@@ -176,8 +176,8 @@ func TestInitProposesAPublicRPC(t *testing.T) {
 		kept    string
 	}{
 		{"--yes", nil, []string{"--yes"}, "", public},
-		{"Enter", nil, nil, "\n\n\n\n\n", public},
-		{"none", nil, nil, "\nnone\n\n\n\n", ""},
+		{"Enter", nil, nil, "\n\n\n\n\n\n", public},
+		{"none", nil, nil, "\nnone\n\n\n\n\n", ""},
 		{"--rpc none", nil, []string{"--yes", "--rpc", "none"}, "", ""},
 		{"one of the environment", []string{"PURSER_RPC_URL=http://127.0.0.1:1"}, []string{"--yes"}, "", ""},
 		{"a network without one", []string{"PURSER_NETWORKS=polygon"}, []string{"--yes"}, "", ""},

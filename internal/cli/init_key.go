@@ -89,6 +89,10 @@ Then, in another terminal, in this folder:
 
 The last one prints a link that signs you in to the dashboard, which shows the same.
 `, paid)
+	if told[hostsFlag] == hostsAsk {
+		b.WriteString("\nThe first payment to each new host waits until you approve it: purser approvals.\n" +
+			"That is require_approval_new_hosts in the " + initCaddyfile + "; allow_hosts names hosts instead.\n")
+	}
 	if k.running == "" {
 		for _, warning := range env.portsInUse(ctx, told["listen"]) {
 			fmt.Fprintf(&b, "\n%s\n", warning)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,6 +58,35 @@ var initQuestions = []initQuestion{
 		"Days are those of UTC. It holds for each key without limits of its own; 'purser limits' changes those at any time.",
 		defaultDailyBudget, readLimit, nil, checkBudget,
 	},
+	{
+		hostsFlag, "Which hosts may be paid? (names with commas between; ask = a person approves the first payment to each new host; any)",
+		"A budget bounds how much is spent, and not by whom: a text that an agent reads can lead it to a seller that nobody\n" +
+			"knows. Names are such as api.example.com, api.example.com:8443 or *.example.com. With ask, a request to a new host\n" +
+			"waits until you say: purser approvals. It holds for keys without such limits of their own.",
+		hostsAsk, readHosts, nil, nil,
+	},
+}
+
+// hostsFlag names the question about hosts. These answers are no hosts.
+const (
+	hostsFlag = "hosts"
+	hostsAsk  = "ask"
+	hostsAny  = "any"
+)
+
+// readHosts reads the hosts that may be paid, or one of the words.
+func readHosts(text string) (string, error) {
+	switch text {
+	case hostsAsk, hostsAny:
+		return text, nil
+	case off:
+		return hostsAny, nil
+	}
+	hosts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	if len(hosts) == 0 {
+		return "", errors.New("no host is named: ask and any are the other answers")
+	}
+	return strings.Join(hosts, ","), pay.Policy{AllowHosts: hosts}.Validate()
 }
 
 // enter returns the answer of Enter, "" for none.
@@ -169,6 +199,13 @@ func (told initAnswers) caddyfile() (string, error) {
 		if told[limit.flag] != limit.unset {
 			limits += fmt.Sprintf("\t\t%s %s\n", limit.option, told[limit.flag])
 		}
+	}
+	switch hosts := told[hostsFlag]; hosts {
+	case hostsAny:
+	case hostsAsk:
+		limits += "\t\trequire_approval_new_hosts on\n"
+	default:
+		limits += fmt.Sprintf("\t\tallow_hosts %s\n", hosts)
 	}
 	if limits != "" {
 		limits = "\n\t\t# As 'purser init' was told, instead of the variables:\n" + limits

@@ -19,6 +19,14 @@ func TestInitQuestions(t *testing.T) {
 			t.Errorf("limit %q: %q, %v", text, got, err)
 		}
 	}
+	for text, want := range map[string]string{
+		"ask": "ask", "any": "any", "api.example.com": "api.example.com", "a.example, *.b.example:8443": "", "a.example:8443 *.b.example": "a.example:8443,*.b.example",
+		"": "", ",": "", "https://a.example": "", "A.example": "", "127.0.0.1": "127.0.0.1", "off": "any",
+	} {
+		if got, err := readHosts(text); err == nil && got != want || (err != nil) != (want == "") {
+			t.Errorf("hosts %q: %q, %v", text, got, err)
+		}
+	}
 	for text, ok := range map[string]bool{
 		"https://a.example/k?x=1&y=2": true, "none": true, "": true, "ftp://a": false, "https://a/{x}": false, "https://a/$X": false, "https://a b": false,
 	} {
