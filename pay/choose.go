@@ -170,6 +170,9 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, re
 	if r.MaxAmount != nil && req.Amount.Cmp(*r.MaxAmount) > 0 {
 		return c, rankPolicy, tooDear("max-amount", req.Amount, CapOf(*r.MaxAmount), ", which the request itself sets")
 	}
+	if err := p.quoted.bounds(r, req.Amount, p.now()); err != nil {
+		return c, rankPolicy, err
+	}
 	if err := pol.allows(r.Door, at, r.Task, req.PayTo, req.Amount); err != nil {
 		return c, rankPolicy, err
 	}

@@ -51,6 +51,7 @@ type Request struct {
 	Gone func() bool
 
 	withdrawal *Withdrawal // nil: the call answers a seller's challenge
+	quoting    bool        // the call asks for a price
 	repeated   string      // the payment that the call has waited for, and repeats
 }
 
@@ -123,6 +124,9 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 		return nil, err
 	}
 	a.opened = started
+	if a.how == Created {
+		p.quoted.bought(r)
+	}
 	r.Arrival.Decided()
 	return a, nil
 }

@@ -129,6 +129,7 @@ type Payer struct {
 	telling    telling
 	waits      waits
 	quotes     *perclient.Limiter[string] // by key
+	quoted     quotes
 
 	reconcile reconciling
 	retaining retaining
@@ -194,6 +195,7 @@ func New(o Options) (*Payer, error) {
 		arrivals:  arrivals{of: map[string]*undecided{}},
 		waits:     newWaits(),
 		quotes:    o.Failures.quotes(),
+		quoted:    newQuotes(),
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }

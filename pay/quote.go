@@ -32,6 +32,7 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 		return Quote{}, err
 	}
 	r = r.withoutUserinfo()
+	r.quoting = true
 	for changes, looked := 0, false; ; {
 		q, err := p.quote(ctx, r)
 		short, few := errors.AsType[*FailedError](err)
@@ -48,6 +49,9 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 				return Quote{}, err
 			}
 			continue
+		}
+		if err == nil && q.Earlier == nil {
+			p.quoted.named(r, q.Terms.Amount, p.now())
 		}
 		return q, err
 	}

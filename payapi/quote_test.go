@@ -64,6 +64,26 @@ func TestQuotesAreBounded(t *testing.T) {
 	w.call("POST", "/v1/quote", key, order(61)).is(200, "")
 }
 
+// The price of a quote bounds the purchase that follows, for a while. Another quote and a word of the caller's own end it.
+func TestQuoteBoundsThePurchase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.payingKey()
+	w.call("POST", "/v1/quote", key, order(60)).is(200, "")
+	refused := w.call("POST", "/v1/pay", key, order(61)).is(402, refusedByPolicy).want("rule", "max-amount").want("limit", "0.00006 USDC")
+	if detail, _ := refused.body["detail"].(string); !strings.Contains(detail, "quote") || !strings.Contains(detail, "Purser-Max-Amount") {
+		t.Errorf("detail %q", detail)
+	}
+	w.call("POST", "/v1/pay", w.payingKey(), order(61)).is(200, "") // another key's
+	w.call("POST", "/v1/pay", key, order(62, "requestUrl", bought+"/2")).is(200, "")
+	w.call("POST", "/v1/quote", key, order(61)).is(200, "")
+	w.call("POST", "/v1/pay", key, order(61)).is(200, "")
+	w.call("POST", "/v1/pay", key, order(62)).is(200, "") // the quote was followed
+	w.call("POST", "/v1/quote", key, order(60, "idempotencyKey", "new")).is(200, "")
+	w.clock.advance(5 * time.Minute)
+	w.call("POST", "/v1/pay", key, order(63)).is(200, "")
+}
+
 // A caller's own bound holds for a new payment, and a repeat is served all the same.
 func TestMaxAmount(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func All() []Reason {
 			"`purser limits KEY --task 'TASK=monthly:…'`",
 		},
 		{
-			"max-amount", Policy, "the price is above the `Purser-Max-Amount` of the request itself",
+			"max-amount", Policy, "the price is above the `Purser-Max-Amount` of the request itself, or above what a quote has named for it in the last five minutes",
 			"raise it, or do not buy",
 		},
 		{

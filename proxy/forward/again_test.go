@@ -104,3 +104,28 @@ func TestStatusLine(t *testing.T) {
 		}
 	})
 }
+
+// A seller tells a buyer another price than an asker. Without a word of the client's own, the asked price is the most.
+func TestDearerThanTheDryRun(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		ask := func(more ...string) proxytest.Answer {
+			return w.do(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil, more...))
+		}
+		ask(proxy.HeaderDryRun, "1").Declined(t, proxy.DeclinedDryRun, true)
+		named := w.seller.Price
+		w.seller.Price = named + "0"
+		dearer := ask()
+		dearer.Declined(t, "max-amount", true)
+		if detail := dearer.Header.Get(proxy.HeaderDetail); !strings.Contains(detail, "quote") {
+			t.Errorf("detail %q", detail)
+		}
+		w.Closed(ask(proxy.HeaderMaxAmount, "5").Paid(t))
+		ask(proxy.HeaderDryRun, "1").Declined(t, proxy.DeclinedDryRun, true)
+		ask().Paid(t)
+		if len(w.Payments()) != 2 {
+			t.Errorf("%d payments", len(w.Payments()))
+		}
+	})
+}
