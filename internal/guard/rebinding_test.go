@@ -151,7 +151,7 @@ func TestRebinding(t *testing.T) {
 	would := stopShort(g)
 	for name, want := range map[string]Verdict{
 		"loopback.test": DenyLoopback, "private.test": DenyPrivate, "metadata.test": DenyLinkLocal, "mapped.test": DenyPrivate,
-		"nat64.test": DenyEmbedded, "six.test": DenyLoopback, "zero.test": DenyUnspecified,
+		"nat64.test": DenyPrivate, "six.test": DenyLoopback, "zero.test": DenyUnspecified,
 	} {
 		if _, err := g.DialContext(t.Context(), "tcp", name+":443"); !errors.Is(err, errPublic) {
 			t.Errorf("%s at first: %v", name, err)

@@ -50,7 +50,7 @@ var registry4 = []block{
 var registry6 = []block{
 	{"Loopback Address", "::1/128", DenyLoopback, DenyUnspecified, DenyEmbedded},
 	{"Unspecified Address", "::/128", DenyUnspecified, DenyHost, DenyLoopback},
-	{"IPv4-IPv6 Translat.", "64:ff9b::/96", DenyEmbedded, DenyReserved, DenyReserved},
+	// "IPv4-IPv6 Translat.", 64:ff9b::/96, is judged by the IPv4 address: TestJudgeBehindNAT64.
 	{"IPv4-IPv6 Translat.", "64:ff9b:1::/48", DenyEmbedded, DenyReserved, DenyReserved},
 	{"Discard-Only Address Block", "100::/64", DenyReserved, DenyReserved, DenyReserved},
 	{"Dummy IPv6 Prefix", "100:0:0:1::/64", DenyReserved, DenyReserved, DenyReserved},
@@ -127,16 +127,49 @@ func TestJudgeMapped(t *testing.T) {
 	}
 }
 
-// An operator may open NAT64, where all of IPv4 is behind it. The IPv4 addresses behind it
-// are judged all the same.
+// Behind NAT64 only public IPv4 addresses are allowed: "this machine" and private networks are the
+// gateway's there. A list opens others if it opens the prefix and the address, and loopback stays closed
+// to one that opens loopback alone.
 func TestJudgeBehindNAT64(t *testing.T) {
 	t.Parallel()
-	allow := []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("10.1.0.0/16")}
-	for addr, want := range map[string]Verdict{
-		"64:ff9b::808:808": Allowed, "64:ff9b::a01:1": AllowListed, "64:ff9b::a02:1": DenyPrivate, "64:ff9b::7f00:1": DenyLoopback,
-		"64:ff9b::a9fe:a9fe": DenyLinkLocal, "64:ff9b::": DenyUnspecified, "64:ff9b::e000:1": DenyMulticast, "64:ff9b:1::808:808": DenyEmbedded,
+	prefix := netip.MustParsePrefix("64:ff9b::/96")
+	inside := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}
+	for name, rules := range map[string]Rules{
+		"closed": {AllowLoopback: true}, "address opened": {Allow: inside, AllowLoopback: true},
+		"both opened": {Allow: append(inside, prefix), AllowLoopback: true},
 	} {
-		if got := Judge(netip.AddrPortFrom(netip.MustParseAddr(addr), 443), Rules{Allow: allow}); got != want {
+		listed, loopback := DenyPrivate, DenyLoopback
+		if name == "both opened" {
+			listed, loopback = AllowListed, AllowListed
+		}
+		for addr, want := range map[string]Verdict{
+			"64:ff9b::808:808": Allowed, "64:ff9b::a01:1": listed, "64:ff9b::a02:1": DenyPrivate, "64:ff9b::7f00:1": loopback,
+			"64:ff9b::a9fe:a9fe": DenyLinkLocal, "64:ff9b::a83f:8110": DenyMetadata, "64:ff9b::6440:1": DenyShared,
+			"64:ff9b::": DenyUnspecified, "64:ff9b::e000:1": DenyMulticast, "64:ff9b:1::808:808": DenyEmbedded,
+			"64:ff9b:0:1::808:808": DenyReserved, "64:ff9b::1:808:808": DenyReserved,
+		} {
+			if got := Judge(netip.AddrPortFrom(netip.MustParseAddr(addr), 443), rules); got != want {
+				t.Errorf("%s, %s: %s, want %s", name, addr, got, want)
+			}
+		}
+	}
+	own := Rules{Own: OwnListeners(netip.MustParseAddrPort("8.8.8.8:443"))}
+	if got := Judge(netip.MustParseAddrPort("[64:ff9b::808:808]:443"), own); got != DenyOwn {
+		t.Errorf("purser's own address behind NAT64: %s", got)
+	}
+	if got := Judge(netip.MustParseAddrPort("[64:ff9b::808:808]:22"), Rules{}); got != DenyPort {
+		t.Errorf("a port that is closed: %s", got)
+	}
+}
+
+// An interface identifier of ISATAP leads into a tunnel to the IPv4 address in it, below any prefix.
+func TestJudgeISATAP(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]Verdict{
+		"2606:4700::5efe:a00:1": DenyEmbedded, "2606:4700::200:5efe:808:808": DenyEmbedded, "2606:4700::5eff:a00:1": Allowed,
+		"fe80::5efe:a00:1": DenyLinkLocal,
+	} {
+		if got := judge(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	DenyMulticast     Verdict = "deny-multicast"     // with broadcast
 	DenyDocumentation Verdict = "deny-documentation" //
 	DenyBenchmarking  Verdict = "deny-benchmarking"  //
-	DenyEmbedded      Verdict = "deny-embedded"      // IPv6 that leads to an IPv4 address: NAT64, 6to4, Teredo
+	DenyEmbedded      Verdict = "deny-embedded"      // IPv6 that leads to an IPv4 address: 6to4, Teredo, ISATAP
 	DenyReserved      Verdict = "deny-reserved"      // anything else with a special purpose, or not assigned
 )
 
@@ -83,7 +83,6 @@ var special = []struct {
 	{netip.MustParsePrefix("::1/128"), DenyLoopback},
 	{netip.MustParsePrefix("::/96"), DenyEmbedded},           // IPv4-compatible
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), DenyEmbedded}, // IPv4-translated
-	{netip.MustParsePrefix("64:ff9b::/96"), DenyEmbedded},
 	{netip.MustParsePrefix("64:ff9b:1::/48"), DenyEmbedded},
 	{netip.MustParsePrefix("2001::/32"), DenyEmbedded}, // Teredo
 	{netip.MustParsePrefix("2001:2::/48"), DenyBenchmarking},
@@ -103,11 +102,13 @@ var special = []struct {
 // (100::/64) and segment routing (5f00::/16) blocks included.
 var unicast6 = netip.MustParsePrefix("2000::/3")
 
-// nat64 holds IPv4 for networks without it: the last 32 bits are the IPv4 address.
+// nat64 is the well-known prefix of NAT64 and DNS64 (RFC 6052): the last 32 bits are the IPv4 address
+// that the connection ends at.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Judge says whether purser may connect to an address. An IPv4 address in IPv6 form is judged as
-// the IPv4 address.
+// the IPv4 address, and so is one behind NAT64: only a public one is allowed there, unless a list opens
+// both the prefix and the address.
 func Judge(addr netip.AddrPort, r Rules) Verdict {
 	ip := addr.Addr().Unmap()
 	switch {
@@ -118,6 +119,15 @@ func Judge(addr netip.AddrPort, r Rules) Verdict {
 	case !portAllowed(r.Ports, addr.Port()):
 		return DenyPort
 	}
+	opened := slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(ip) })
+	if nat64.Contains(ip) {
+		r.AllowLoopback = false // the gateway's loopback is not this machine's
+		if !opened {            // an address of a private network means another one behind the gateway
+			r.Allow = nil
+		}
+		b := ip.As16()
+		return Judge(netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), addr.Port()), r)
+	}
 	v := purposeOf(ip)
 	if v == Allowed && r.Local != nil && r.Local(ip) {
 		v = DenyLoopback // a listener there takes purser for a program of this machine
@@ -125,11 +135,7 @@ func Judge(addr netip.AddrPort, r Rules) Verdict {
 	switch {
 	case v == Allowed, v == DenyUnspecified, v == DenyMulticast: // no list opens these
 		return v
-	case slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
-		if nat64.Contains(ip) { // a list that opens the way to IPv4 opens none of its addresses
-			b := ip.As16()
-			return Judge(netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), addr.Port()), r)
-		}
+	case opened:
 		return AllowListed
 	case v == DenyLoopback && r.AllowLoopback:
 		return AllowLocal
@@ -143,8 +149,20 @@ func purposeOf(ip netip.Addr) Verdict {
 			return s.verdict
 		}
 	}
-	if ip.Is6() && !unicast6.Contains(ip) {
+	switch {
+	case !ip.Is6():
+		return Allowed
+	case !unicast6.Contains(ip):
 		return DenyReserved
+	case isatap(ip):
+		return DenyEmbedded
 	}
 	return Allowed
+}
+
+// isatap reports whether an address of any prefix names an IPv4 address by its interface identifier
+// (RFC 5214), which a tunnel of this machine would lead to.
+func isatap(ip netip.Addr) bool {
+	b := ip.As16()
+	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
