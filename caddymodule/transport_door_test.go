@@ -299,3 +299,33 @@ func TestTransportBudgetOfTheKey(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Nothing is bought for requests that browsers make by themselves, and Alt-Svc would name another way to the
+// address of the sidecar.
+func TestTransportUnaskedAndAltSvc(t *testing.T) {
+	v := newVendor(t)
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, n int) {
+		w.Header().Set("Alt-Svc", `h3=":443"`)
+		v.receipt(w, n)
+	})
+	for name, s := range sidecars(t, v) {
+		mustLoad(t, s.caddyfile())
+		for _, q := range [][]string{
+			{"HEAD"}, {"GET", "Sec-Purpose", "prefetch"}, {"OPTIONS", "Access-Control-Request-Method", "GET", "Origin", s.url()},
+		} {
+			r := newRequest(t, q[0], s.url()+"/x", nil)
+			for i := 1; i < len(q); i += 2 {
+				r.Header.Set(q[i], q[i+1])
+			}
+			if resp, _ := do(t, r); resp.StatusCode != 402 || resp.Header.Get("Purser-Declined") != "unasked" {
+				t.Errorf("%s, %v: %d %s", name, q, resp.StatusCode, resp.Header.Get("Purser-Declined"))
+			}
+		}
+		if n := len(payments(t)); n != 0 {
+			t.Errorf("%s: %d payments", name, n)
+		}
+		if resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil)); resp.StatusCode != 200 || resp.Header["Alt-Svc"] != nil {
+			t.Errorf("%s: %d with Alt-Svc %q", name, resp.StatusCode, resp.Header["Alt-Svc"])
+		}
+	}
+}

@@ -78,7 +78,7 @@ func detailOf(err error) string {
 	if _, text, is := pay.RetryAfter(err); is {
 		return text
 	}
-	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err))
+	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err), saying[unaskedError](err))
 }
 
 // saying returns the text of the error of a type that err wraps; "" if there is none.

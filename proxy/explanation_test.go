@@ -108,6 +108,12 @@ func TestDeclinedBody(t *testing.T) {
 				r.Header.Set("Accept", c.accept)
 			}
 			a := w.send(w.door, w.Key, r)
+			if c.method != "" {
+				if a.Declined(t, DeclinedUnasked, true); a.Text != "" || a.Header.Get("Etag") == "" {
+					t.Errorf("the answer to %s: %v %q", c.method, a.Header, a.Text)
+				}
+				return
+			}
 			a.Declined(t, "per-payment", true)
 			if a.Header.Get("Purser-Declined-Detail") != "0.01 USDC is above the limit of 0.000001 USDC for one payment" {
 				t.Errorf("the header says %q", a.Header.Get("Purser-Declined-Detail"))

@@ -44,6 +44,7 @@ const HeaderDryRun = "Purser-Dry-Run"
 const (
 	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits
 	DeclinedBodyIncomplete = "body-incomplete"         // the client's request body could not be read to its end
+	DeclinedUnasked        = "unasked"                 // a preflight, a prefetch or a HEAD: no program reads what would be bought
 	DeclinedPlainHTTP      = "plain-http"              // http to a public address that is not listed in allow_http
 	DeclinedNoChallenge    = "no-challenge"            // nothing in the 402 is an x402 challenge
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large

@@ -9,14 +9,15 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// guarded takes Purser-* headers and trailers out of a response, because only purser may write them.
-// It refuses a status that no server can write.
+// guarded takes Purser-* headers and trailers out of a response, because only purser may write them, and
+// Alt-Svc, which would lead the client past purser. It refuses a status that no server can write.
 func guarded(resp *http.Response) (*http.Response, error) {
 	if resp.StatusCode < 100 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("upstream answered with status %d", resp.StatusCode)
 	}
 	StripOwn(resp.Header)
+	resp.Header.Del("Alt-Svc")
 	StripOwn(resp.Trailer) // as announced; what comes is looked at in the end
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == nil || resp.Body == http.NoBody {
 		return resp, nil

@@ -38,10 +38,11 @@ func (t *sendTrace) lookOn(ctx context.Context) context.Context {
 	})
 }
 
-// stripInformational takes Purser-* headers out of an answer ahead of the real one. It is called
+// stripInformational takes Purser-* headers and Alt-Svc out of an answer ahead of the real one. It is called
 // before the hook of the door's reverse proxy, with the same header.
 func stripInformational(_ int, header textproto.MIMEHeader) error {
 	StripOwn(http.Header(header))
+	header.Del("Alt-Svc")
 	return nil
 }
 

@@ -167,6 +167,9 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	if call.led.paymentID != "" {
 		return t.declineRedirected(req, call, resp)
 	}
+	if why := unasked(req); why != "" {
+		return t.decline(req, resp, DeclinedUnasked, unaskedError(why))
+	}
 	if !t.plain.allows(req.URL, seen.remote()) {
 		return t.decline(req, resp, DeclinedPlainHTTP, nil)
 	}

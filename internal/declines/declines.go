@@ -184,6 +184,10 @@ func All() []Reason {
 			"tell the seller",
 		},
 		{
+			"unasked", Unsent, "the request is one that buys nothing: a browser's CORS preflight, prefetch, prerender or preview, its own look for a site's icon, or a HEAD, which brings no content",
+			"send GET, or the request itself, to buy; the detail says which it was. A seller has to answer preflights without a payment",
+		},
+		{
 			"plain-http", Unsent, "the URL is http to a public host, where any machine on the way could forge the price",
 			"use https, or list the host with `allow_http`",
 		},

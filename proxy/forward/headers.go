@@ -47,7 +47,7 @@ func cleanOutbound(h http.Header, secrets []string) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Purser-")
 	})
-	for _, name := range []string{"Forwarded", "X-Real-Ip", "Expect", "Keep-Alive"} {
+	for _, name := range []string{"Forwarded", "X-Real-Ip", "Expect", "Keep-Alive", "Alt-Used"} {
 		h.Del(name)
 	}
 	StripSecrets(h, secrets...)
