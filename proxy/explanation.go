@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -157,8 +158,17 @@ func (e Explanation) place(req *http.Request, resp *http.Response, patience time
 		return nil, false
 	}
 	members, err := strictjson.Object(plain)
-	if err != nil || json.Unmarshal(own, &members) != nil {
+	if err != nil {
 		return nil, false
+	}
+	seller := maps.Clone(members)
+	if json.Unmarshal(own, &members) != nil {
+		return nil, false
+	}
+	for name, value := range seller { // the client may look for the terms there
+		if x402.Wrapped(value) {
+			members[name] = value
+		}
 	}
 	return members, true
 }

@@ -126,7 +126,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 		m.unanswered()
 	}
 	if resp.StatusCode == http.StatusPaymentRequired {
-		t.withhold(req, resp, m.attempt.Payment(), m.earlier, "402 to another request of a paid call")
+		t.withhold(req, resp, m.attempt.Payment(), m.earlier, "", "402 to another request of a paid call")
 		result = ResultDeclined
 	}
 	return resp, result, nil
@@ -203,6 +203,9 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	if err := t.openPayment(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 	}, ""); err != nil {
+		if problem != nil && pay.Code(err) == pay.CodeHeader {
+			err = &pay.HeaderError{Cause: problem}
+		}
 		return t.holdOrRefuse(req, call, resp, err)
 	}
 	return t.sendPaid(req, call, resp)

@@ -51,26 +51,33 @@ type Challenge struct {
 }
 
 // DecodeHeader decodes a challenge header, plain JSON or base64 of any alphabet and padding: a v2
-// PaymentRequired, a v1 body, or one bare requirement. Errors match ErrNotChallenge or ErrTooLarge.
-// A requirement that cannot be paid is not an error.
+// PaymentRequired, a v1 body, or one bare requirement. Copies of it that are joined by commas are one, and
+// quotes are left out. Errors match ErrNotChallenge or ErrTooLarge. A requirement that cannot be paid is not an error.
 func DecodeHeader(value string) (Challenge, error) {
+	value, err := only(value)
+	if err != nil {
+		return Challenge{}, notChallenge(err)
+	}
 	text, err := decodeText(value)
 	if err != nil {
 		return Challenge{}, notChallenge(err)
 	}
 	top, err := readObject(text)
+	if err == nil {
+		top, err = unwrapped(top)
+	}
 	if err != nil {
 		return Challenge{}, notChallenge(err)
 	}
 	if _, listed := top.get("accepts"); !listed && isBare(top) {
-		r := decodeRequirement(bytes.TrimSpace(text), bareVersion(top))
+		r := decodeRequirement(bytes.TrimSpace(text), bareVersion(top)) // nothing was around it
 		return Challenge{Version: r.Version, Accepts: []Requirement{r}, ResourceURL: r.Resource, Bare: true}, nil
 	}
 	return listChallenge(top)
 }
 
 // DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
-// header. Errors are as for DecodeHeader.
+// header. One object of a framework may be around it: see wrappers. Errors are as for DecodeHeader.
 func DecodeBody(b []byte) (Challenge, error) {
 	b = bytes.TrimPrefix(b, byteOrderMark)
 	if strictjson.Kind(b) != '{' {
@@ -80,6 +87,9 @@ func DecodeBody(b []byte) (Challenge, error) {
 		return Challenge{}, notChallenge(fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes))
 	}
 	top, err := readObject(bytes.Clone(b)) // the challenge keeps parts of it
+	if err == nil {
+		top, err = unwrapped(top)
+	}
 	if err != nil {
 		return Challenge{}, notChallenge(err)
 	}
@@ -112,24 +122,10 @@ func FromResponse(header http.Header, body []byte, extra ...string) (Challenge, 
 		}
 	}
 	c, err := DecodeBody(body)
-	if err != nil && !bytes.Contains(body, []byte(`"x402Version"`)) {
+	if err != nil && !bytes.Contains(body, []byte(`"x402Version"`)) && !bytes.Contains(body, []byte(`\"x402Version\"`)) {
 		return Challenge{}, false, nil
 	}
 	return c, true, err
-}
-
-// single returns the only value of a header, or "" without one. Different values are an error: two
-// readers could each pick another one.
-func single(header http.Header, name string) (string, error) {
-	found := ""
-	for _, value := range header.Values(name) {
-		value = strings.TrimSpace(value)
-		if found != "" && value != found {
-			return "", fmt.Errorf("%s has more than one value", name)
-		}
-		found = value
-	}
-	return found, nil
 }
 
 // isBare reports whether top looks like a requirement. It may still be incomplete.

@@ -145,7 +145,7 @@ func (o object) text(key string) (string, error) {
 	}
 	s, ok := strictjson.Unquote(value)
 	if !ok {
-		return "", &FieldError{key, "not a string"}
+		return "", &FieldError{key, wrong(value, errors.New("not a string")).Error()}
 	}
 	return s, nil
 }

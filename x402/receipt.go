@@ -23,9 +23,13 @@ type Receipt struct {
 }
 
 // DecodeReceipt reads PAYMENT-RESPONSE or X-PAYMENT-RESPONSE, plain JSON or base64: an object with
-// a boolean success. A field of the wrong type reads as absent in a refusal. In a success it is an
+// a boolean success. Quotes and joined copies are read as by DecodeHeader. A field of the wrong type reads as absent in a refusal. In a success it is an
 // error, because that is evidence that money moved.
 func DecodeReceipt(value string) (Receipt, error) {
+	value, err := only(value)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("decode receipt: %w", err)
+	}
 	text, err := decodeText(value)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("decode receipt: %w", err)

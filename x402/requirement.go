@@ -3,6 +3,7 @@ package x402
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -128,21 +129,40 @@ func (r *Requirement) note(field string, err error) {
 
 // parsed reads a required string member and parses it.
 func parsed[T any](o object, key string, parse func(string) (T, error)) (T, error) {
+	var none T
 	s, err := o.required(key)
 	if err != nil {
-		var none T
 		return none, err
 	}
-	return parse(s)
+	v, err := parse(s)
+	if err != nil {
+		return none, wrong(o.value(key), err)
+	}
+	return v, nil
+}
+
+// wrong names the value that is not what it has to be. It is a stranger's, so it is cut and cleaned.
+func wrong(value json.RawMessage, not error) error {
+	text, is := strictjson.Unquote(value)
+	if !is {
+		return fmt.Errorf("%s is %w", printable(string(value)), not)
+	}
+	return fmt.Errorf("%q is %w", printable(text), not)
 }
 
 // parseWhole reads a required amount: a text, or a JSON number that is written as a whole one.
 func parseWhole(o object, key string) (Amount, error) {
 	if raw := o.value(key); raw != nil && allDigits(string(raw)) {
-		return ParseAmount(string(raw))
+		amount, err := ParseAmount(string(raw))
+		if err != nil {
+			err = wrong(raw, err)
+		}
+		return amount, err
 	}
 	return parsed(o, key, ParseAmount)
 }
+
+var errSeconds = errors.New("not a positive whole number of seconds")
 
 // parseTimeout reads a positive whole number of seconds, which may be a text. It returns 0 when raw is nil.
 func parseTimeout(raw json.RawMessage) (time.Duration, error) {
@@ -152,13 +172,13 @@ func parseTimeout(raw json.RawMessage) (time.Duration, error) {
 	number := string(raw)
 	if text, is := strictjson.Unquote(raw); is {
 		if !allDigits(text) {
-			return 0, errors.New("not a positive whole number of seconds")
+			return 0, wrong(raw, errSeconds)
 		}
 		number = text
 	}
 	seconds, err := strconv.ParseFloat(number, 64) // JSON has no NaN, Inf or hexadecimal
 	if err != nil || seconds != math.Trunc(seconds) || seconds < 1 {
-		return 0, errors.New("not a positive whole number of seconds")
+		return 0, wrong(raw, errSeconds)
 	}
 	if seconds >= MaxTimeoutCap.Seconds() {
 		return MaxTimeoutCap, nil
