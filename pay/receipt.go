@@ -75,6 +75,9 @@ func (a *Attempt) Answer402(reason string) {
 	a.recordSoon(o)
 }
 
+// Hear keeps what the seller said against the payload. It is for people, and no evidence.
+func (a *Attempt) Hear(said string) { a.recordSoon(Outcome{SellerSaid: said}) }
+
 // Observe notes what was seen on a send. The notes are the payment's story.
 func (a *Attempt) Observe(note string) { a.recordSoon(Outcome{Note: note}) }
 

@@ -12,9 +12,9 @@ import (
 const maxWords = 300
 
 // Words returns another party's text on one line of at most 300 bytes, for people and agents to read.
-// Characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
+// Markup and characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
 func Words(text string) string {
-	text = strings.Map(func(r rune) rune {
+	text = withoutMarkup(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r), unicode.IsControl(r), r == unicode.ReplacementChar:
 			return ' '
@@ -22,8 +22,27 @@ func Words(text string) string {
 			return -1
 		}
 		return r
-	}, Truncate(text, 4*maxWords))
+	}, Truncate(text, 4*maxWords)))
 	return Truncate(strings.Join(strings.Fields(text), " "), maxWords)
+}
+
+// withoutMarkup puts a space in the place of each tag or comment of HTML. One that does not end goes on to the end.
+func withoutMarkup(text string) string {
+	var out strings.Builder
+	for {
+		before, tag, found := strings.Cut(text, "<")
+		out.WriteString(before)
+		switch {
+		case !found:
+			return out.String()
+		case tag == "" || tag[0] != '/' && tag[0] != '!' && tag[0] != '?' && (tag[0]|0x20 < 'a' || tag[0]|0x20 > 'z'):
+			out.WriteByte('<') // less than
+			text = tag
+		default:
+			out.WriteByte(' ')
+			_, text, _ = strings.Cut(tag, ">")
+		}
+	}
 }
 
 // QuoteWords puts words that [Words] has cleaned between quotes that they cannot end.
@@ -69,8 +88,8 @@ var noFunds = []string{"insufficient funds", "insufficient balance"}
 func (p *Payment) EmptyWallet() string {
 	said := strings.ReplaceAll(strings.ToLower(p.SellerSaid), "_", " ")
 	for _, words := range noFunds {
-		if p.State != Settled && strings.Contains(said, words) {
-			return "the wallet " + p.Authorization.From.String() + " seems to be empty; fund it"
+		if p.State != Settled && strings.Contains(said, words) && !strings.Contains(said, "gas") { // which the seller pays
+			return "fund the wallet " + p.Authorization.From.String() + ": it seems to be empty"
 		}
 	}
 	return ""

@@ -94,12 +94,13 @@ func TestEmptyWallet(t *testing.T) {
 		{"permit2_insufficient_balance", pay.Open, true},
 		{"insufficient_funds", pay.Settled, false},
 		{"insufficient_allowance", pay.Open, false},
+		{"transfer failed: insufficient funds for gas * price + value", pay.Open, false},
 		{"", pay.Open, false},
 	} {
 		p := pay.Payment{State: c.state, SellerSaid: c.said, Authorization: x402.Authorization{From: from}}
 		want := ""
 		if c.empty {
-			want = "the wallet " + from.String() + " seems to be empty; fund it"
+			want = "fund the wallet " + from.String() + ": it seems to be empty"
 		}
 		if got := p.EmptyWallet(); got != want {
 			t.Errorf("%q: %q", c.said, got)

@@ -51,9 +51,13 @@ func label(h http.Header, p *pay.Payment) {
 }
 
 // withhold hands on a 402 to a payload without its challenge, and logs it. earlier is the payment as the
-// call found it, nil for a new one.
-func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier *pay.Payment, what string, more ...any) {
+// call found it, nil for a new one. unseen is as in a decision.
+func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier *pay.Payment, unseen, what string, more ...any) {
 	reason, text := withheld(p, earlier)
+	if unseen != "" {
+		text += ". " + unseen
+		more = append(more, "seen", unseen)
+	}
 	t.tellDeclined(req, reason, text, nil, p)
 	t.log.WarnContext(req.Context(), what, append(more, "payment", p.ID, "host", req.URL.Host, "reason", reason)...)
 	t.withholdChallenge(req, resp, p, reason, text)
@@ -96,7 +100,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.withhold(req, resp, p, m.earlier, "402 after the payment was sent", "seller", pay.ReasonIn(p.SellerSaid))
+		t.withhold(req, resp, p, m.earlier, d.unseen, "402 after the payment was sent", "seller", pay.ReasonIn(p.SellerSaid))
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 		keepPrivate(resp.Header)
@@ -104,6 +108,16 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		neverStored(resp.Header)
 	}
 	label(resp.Header, p)
+	if d.reason == "" && d.open {
+		told := fmt.Sprintf("The seller answered %d to the payment", d.status)
+		if word := pay.ReasonIn(p.SellerSaid); word != "" && d.said != "" {
+			told += " and said: " + pay.QuoteWords(word)
+		}
+		if empty := p.EmptyWallet(); empty != "" && d.said != "" {
+			told += "; " + empty
+		}
+		resp.Header.Set(HeaderDetail, printable(told))
+	}
 	if d.open {
 		m.unanswered()
 	}

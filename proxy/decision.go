@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -24,6 +25,8 @@ type decision struct {
 	refused bool     // the answer is another 402
 	refusal string   // the reason that the seller gave in it
 	refuses bool     // the 402 says something of the payload
+	said    string   // what the seller said against the payload, for people
+	unseen  string   // why the 402 may be no answer to the payload; see unseen
 
 	// These follow from the payment, once the answer is recorded.
 	reason string // one of the Declined words; empty: the client gets the seller's answer
@@ -40,8 +43,8 @@ const (
 	sellerDelivers                   // the end of the body will tell
 )
 
-// decide reads an answer to a payload, or the error of its send.
-func (t *Transport) decide(m *memo, resp *http.Response, seen *sendTrace, err error) decision {
+// decide reads an answer to a payload, or the error of its send. challenged is as for sendPaid.
+func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendTrace, err error) decision {
 	if err != nil {
 		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
 		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
@@ -50,7 +53,7 @@ func (t *Transport) decide(m *memo, resp *http.Response, seen *sendTrace, err er
 		return d
 	}
 	d := decision{status: resp.StatusCode, left: true}
-	_, has, err := x402.ReceiptFromHeader(resp.Header)
+	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
 	if has && err != nil {
 		d.notes = append(d.notes, "receipt not readable: "+err.Error())
 	}
@@ -58,21 +61,47 @@ func (t *Transport) decide(m *memo, resp *http.Response, seen *sendTrace, err er
 	case d.status == http.StatusPaymentRequired:
 		challenge, found := t.readRefusal(resp)
 		d.refused, d.refusal, d.refuses, d.seller = true, challenge.Error, found || !has, sellerFailed
+		t.hear(&d, m, challenged, resp, challenge, has)
 	case wantsAllowance(resp):
 		challenge, found := t.readRefusal(resp)
 		d.refused, d.refusal, d.refuses = true, challenge.Error, found
 	case d.status >= http.StatusBadRequest:
 		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", d.status))
+		if speaks(resp) {
+			d.said = wordsOf(resp, t.patience)
+		}
 		if d.status >= http.StatusInternalServerError {
 			d.seller = sellerFailed
 		}
 	default:
 		d.seller = sellerDelivers
 	}
+	if has && err == nil && receipt.ErrorReason+receipt.ErrorMessage != "" {
+		d.said = "" // the receipt says it
+	}
 	if m.repeats && d.seller == sellerFailed { // it may be right about a payload that it has had before
 		d.seller = sellerSilent
 	}
 	return d
+}
+
+// hear reads what a 402 to a payload says against it. Words that stood in the 402 before the payment say nothing of
+// one.
+func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, again x402.Challenge, receipted bool) {
+	d.said = wordsOf(resp, t.patience)
+	if d.said != "" && d.said == wordsOf(challenged, t.patience) {
+		d.said = ""
+	}
+	if told := pay.Words(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
+		d.said = "" // the challenge says it
+	}
+	same := !receipted && d.said == "" && m.sameChallenge(again)
+	if same {
+		d.refusal = ""
+	}
+	if d.unseen = unseen(resp.Header, same, same && m.attempt.Payment().IdempotencyKey != ""); d.unseen != "" {
+		d.notes = append(d.notes, d.unseen)
+	}
 }
 
 // wantsAllowance reports whether a seller refuses a payload of Permit2 for want of an allowance, as the
@@ -111,6 +140,9 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 	}
 	if d.refuses {
 		a.Answer402(d.refusal)
+	}
+	if d.said != "" {
+		a.Hear(d.said)
 	}
 	p := a.Payment()
 	switch {

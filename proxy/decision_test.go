@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := w.door.decide(&c.memo, resp, c.seen, c.err)
+		d := w.door.decide(&c.memo, nil, resp, c.seen, c.err)
 		told := slices.EqualFunc(d.notes, c.notes, strings.HasPrefix)
 		if d.seller != c.seller || d.left != c.left || d.refuses != c.refuses || !told {
 			t.Errorf("%s: %+v", name, d)

@@ -71,7 +71,7 @@ func TestSellersWordsReachTheClient(t *testing.T) {
 			if c.want == "" {
 				quoted = "repeat the same request"
 			}
-			if empty := strings.Contains(p.Error, "seems to be empty; fund it"); empty != strings.Contains(c.want, "insufficient_funds") {
+			if empty := strings.Contains(p.Error, "fund the wallet 0x"); empty != strings.Contains(c.want, "insufficient_funds") {
 				t.Errorf("the error is %q", p.Error)
 			}
 			told, _, _ := strings.Cut(p.Error, ". The seller said: ") // headers get into logs, so they have no free words

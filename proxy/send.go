@@ -46,7 +46,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		m.answered = true
 		m.recordReceipt(resp)
 	}
-	d := t.decide(m, resp, seen, err)
+	d := t.decide(m, challenged, resp, seen, err)
 	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.ended = true
