@@ -53,13 +53,6 @@ func (p *Payer) read(c x402.Challenge) (*reading, error) {
 	return &reading{id: id, naming: c.Identify(id), signed: c.SignedOffers()}, nil
 }
 
-// name gives the payment of a requirement its id, and the offer that has it where the seller wants it.
-func (c *choice) name(challenge x402.Challenge, read *reading, index int) (err error) {
-	c.id = read.id
-	c.offer, err = read.naming.Offer(challenge.Offer(index))
-	return err
-}
-
 // HeaderError: the challenge has no entry that could be read as a requirement.
 type HeaderError struct{ Cause error }
 
@@ -86,8 +79,8 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 	for _, i := range byRail(r.Challenge.Accepts) {
 		c, rank, err := p.consider(ctx, r, pol, at, read, i)
 		if err == nil {
-			err = c.name(r.Challenge, read, i)
-			return c, err
+			c.id = read.id
+			return c, nil
 		}
 		if rank == rankFault {
 			return choice{}, err
@@ -103,7 +96,7 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 }
 
 // maxOffer bounds the bytes that a payment keeps of its challenge. Sellers and clients choose how
-// many there are.
+// many there are. Long descriptions and optional extensions are left out above it.
 const maxOffer = 8 << 10
 
 // maxAmount bounds an amount: no pinned token has more, and sums of it stay below 2^256.
@@ -160,8 +153,8 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, re
 	if wallet.Address != nil && *wallet.Address == req.PayTo {
 		return c, rankPolicy, refusedBy("own-wallet", "the payee is the wallet that would pay, so there is nothing to pay")
 	}
-	if !r.Challenge.Offer(index).Fits(maxOffer) {
-		return c, rankPolicy, refusedBy("challenge-too-large", "the challenge is too large: more than %d bytes of it would have to be kept; tell the seller", maxOffer)
+	if c.offer, err = read.naming.Within(r.Challenge.Offer(index), maxOffer); err != nil { // the id was checked above
+		return c, rankPolicy, refusedBy("challenge-too-large", "the challenge is too large: its requirement and the URL of its resource have more than %d bytes; tell the seller", maxOffer)
 	}
 	c.validity = validity(req.MaxTimeout)
 	if c.validity < minValidity {

@@ -127,7 +127,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	}
 	read, err := p.read(r.Challenge)
 	if err == nil {
-		err = c.name(r.Challenge, read, 0)
+		c.id, c.offer = read.id, r.Challenge.Offer(0)
 	}
 	if err != nil {
 		return nil, choice{}, err

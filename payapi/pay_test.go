@@ -439,3 +439,27 @@ func TestDeclinedIsTold(t *testing.T) {
 		t.Errorf("a malformed call counts as a purchase: %+v", <-told)
 	}
 }
+
+// A challenge of this door is paid whatever it describes at length, and its payload echoes the infos only.
+func TestLargeChallenge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	words := strings.Repeat("All prices of the exchange. ", 450)
+	extensions := map[string]any{"bazaar": map[string]any{"info": map[string]any{"method": "GET"}, "schema": map[string]any{"description": words + words}}}
+	for name, c := range map[string]map[string]any{
+		"2": {
+			"x402Version": 2, "accepts": []any{requirementV2(nil)}, "extensions": extensions,
+			"resource": map[string]any{"url": bought, "description": words},
+		},
+		"1": {"x402Version": 1, "accepts": []any{requirement(map[string]any{"outputSchema": extensions, "description": words})}},
+	} {
+		key := w.payingKey()
+		body := map[string]any{"paymentRequiredHeader": encode(c), "requestUrl": bought, "settlement": "seller", "idempotencyKey": "order-" + name}
+		first := w.call("POST", "/v1/pay", key, body).is(200, "")
+		sent, err := base64.StdEncoding.DecodeString(first.text("paymentSignature"))
+		if err != nil || len(sent) > 8<<10 || strings.Contains(string(sent), `"schema"`) || name == "2" && !strings.Contains(string(sent), `"bazaar":{"info":{"method":"GET"}}`) {
+			t.Errorf("version %s: %s, %v", name, sent, err)
+		}
+		w.call("POST", "/v1/pay", key, body).is(200, "").want("paymentSignature", first.text("paymentSignature"))
+	}
+}

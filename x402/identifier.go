@@ -19,25 +19,29 @@ const identifier = "payment-identifier"
 // Identification says where the payloads of a challenge name their payment, and how. It is the same
 // for all requirements of the challenge.
 type Identification struct {
-	id         string
-	extensions json.RawMessage
-	at         int // the index in extensions at which the id is inserted; 0: there is no place for it
-	required   bool
-	err        error // says why the id cannot be added
+	whole, least echo // with the id, if there is a place for it; least has only what must be echoed
+	required     bool
+	err          error // says why the id cannot be added
 }
 
 // Identify finds the place of the payer's id in the extension payment-identifier, if the seller
 // advertises that.
-func (c Challenge) Identify(id string) Identification { return identify(c.Extensions, id) }
-
-func identify(extensions json.RawMessage, id string) Identification {
-	n := Identification{id: id, extensions: extensions}
+func (c Challenge) Identify(id string) Identification {
+	n := Identification{whole: echo{c.Resource, c.Extensions}, least: echo{resource: briefly(c.Resource)}}
 	switch {
-	case strictjson.Kind(extensions) != '{':
-	case !json.Valid(extensions):
+	case strictjson.Kind(c.Extensions) != '{':
+	case !json.Valid(c.Extensions):
 		n.required, n.err = true, errors.New("the extensions are not valid JSON")
 	default:
-		n.at, n.required, n.err = placeOfID(extensions, id)
+		var place bool
+		place, n.required, n.err = placeOfID(c.Extensions, id)
+		if !place {
+			id = ""
+		}
+		n.whole.extensions = infos(c.Extensions, id)
+		if place {
+			n.least.extensions = identifierOf(n.whole.extensions)
+		}
 	}
 	return n
 }
@@ -55,83 +59,68 @@ func (n Identification) Check(version int) error {
 	return nil
 }
 
-// Offer returns an offer of the challenge with the id. Every other byte of the offer stays. An
-// optional id that cannot be added is left out. The error is that of Check.
-func (n Identification) Offer(o Offer) (Offer, error) {
-	if err := n.Check(o.Version); err != nil {
-		return Offer{}, err
-	}
-	if n.at > 0 && o.Version == 2 {
-		o.Extensions = withID(n.extensions, n.at, n.id)
-	}
-	return o, nil
-}
-
-// withID inserts the id as the first member of the info whose members begin at the index.
-func withID(extensions json.RawMessage, at int, id string) json.RawMessage {
-	out := make(json.RawMessage, 0, len(extensions)+len(id)+len(`"id":"",`))
-	out = append(append(append(append(out, extensions[:at]...), `"id":"`...), id...), '"')
-	if strictjson.Kind(extensions[at:]) != '}' {
+// withID inserts the id as the first member of info.
+func withID(info json.RawMessage, id string) json.RawMessage {
+	out := make(json.RawMessage, 0, len(info)+len(id)+len(`"id":"",`))
+	out = append(append(append(out, `{"id":"`...), id...), '"')
+	if strictjson.Kind(info[1:]) != '}' {
 		out = append(out, ',')
 	}
-	return append(out, extensions[at:]...)
+	return append(out, info[1:]...)
 }
 
-// placeOfID returns the index at which the members of info begin, and whether the seller requires
-// an id. The index is 0 when the id cannot be added. The error then says why; it is nil when
-// the extension is not advertised. What readers could read in two ways counts as required.
-func placeOfID(extensions json.RawMessage, id string) (at int, required bool, err error) {
-	extension, at, err := find(extensions, identifier)
+// placeOfID reports whether the id has a place in the extension, and whether the seller requires
+// one. Without a place the error says why; it is nil when the extension is not advertised. What
+// readers could read in two ways counts as required.
+func placeOfID(extensions json.RawMessage, id string) (place, needed bool, err error) {
+	extension, err := find(extensions, identifier)
 	if extension == nil || err != nil {
-		return 0, err != nil, err
+		return false, err != nil, err
 	}
 	if strictjson.Kind(extension) != '{' {
-		return 0, false, errors.New("it is not an object")
+		return false, false, errors.New("it is not an object")
 	}
-	raw, offset, err := find(extension, "info")
+	raw, err := find(extension, "info")
 	if err != nil {
-		return 0, true, err
+		return false, true, err
 	}
 	if strictjson.Kind(raw) != '{' {
-		return 0, false, errors.New("its info is not an object")
+		return false, false, errors.New("its info is not an object")
 	}
 	info, err := members(raw)
 	if err != nil {
-		return 0, true, err
+		return false, true, err
 	}
-	// As the specification has it, false is the default.
-	required = info.value("required") != nil && string(info.value("required")) != "false"
+	needed = required(info)
 	if _, taken := info.get("id"); taken {
-		return 0, required, errors.New("its info has an id already")
+		return false, needed, errors.New("its info has an id already")
 	}
-	schema, _, err := find(extension, "schema")
+	schema, err := find(extension, "schema")
 	if err == nil {
 		err = allowsID(schema, info, id)
 	}
-	if err != nil {
-		return 0, required, err
-	}
-	return at + offset + len("{"), required, nil
+	return err == nil, needed, err
 }
 
-// find returns the value of a member of a valid JSON object and its index in the text, or nil when
-// there is none. It fails when there are two.
-func find(text json.RawMessage, key string) (value json.RawMessage, at int, err error) {
+// required reports whether the info of payment-identifier requires an id. As the specification has it, false is
+// the default.
+func required(info object) bool {
+	return info.value("required") != nil && string(info.value("required")) != "false"
+}
+
+// find returns the value of a member of a valid JSON object, or nil when there is none. It fails
+// when there are two.
+func find(text json.RawMessage, key string) (value json.RawMessage, err error) {
 	for name, found := range strictjson.Members(text) {
 		if name != key {
 			continue
 		}
 		if value != nil {
-			return nil, 0, fmt.Errorf("key %q appears twice", key)
+			return nil, fmt.Errorf("key %q appears twice", key)
 		}
 		value = found
 	}
-	if value != nil {
-		for &text[at] != &value[0] { // it is a slice of text
-			at++
-		}
-	}
-	return value, at, nil
+	return value, nil
 }
 
 // allowsID checks the id against the JSON schema that the seller advertises for info. It knows the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/x402"
 	"pgregory.net/rapid"
 )
@@ -26,35 +27,37 @@ func offerWith(extensions string) x402.Offer {
 
 // identifiedBy returns the offer as a payment with this id echoes it.
 func identifiedBy(o x402.Offer, id string) (x402.Offer, error) {
-	return x402.Challenge{Version: 2, Extensions: o.Extensions}.Identify(id).Offer(o)
+	return x402.Challenge{Version: 2, Extensions: o.Extensions}.Identify(id).Within(o, 1<<20)
 }
 
-// The id goes into info, and every other byte is echoed as it came.
+// The id goes into info, of which every other byte is echoed as it came. What stands beside info is not echoed.
 func TestIDIsAdded(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string][2]string{
-		"official":          {`{"payment-identifier":{"info":{`, `"required":false},"schema":` + officialSchema + `}}`},
-		"required":          {`{"payment-identifier":{"info":{`, `"required":true},"schema":` + officialSchema + `}}`},
-		"schema first":      {`{"payment-identifier":{"schema":` + officialSchema + `,"info":{`, `"required":true}}}`},
-		"no schema":         {`{"payment-identifier":{"info":{`, `"required":true}}}`},
-		"empty info":        {`{"payment-identifier":{"info":{`, ` }}}`},
-		"strange":           {"{ \"z\":{\"info\":{ \"n\":1e2 }},\n\"payment\\u002didentifier\" :\t{ \"info\" : {", " \"x\" : \"</>\\u0041\" , \"required\":true } } }"},
-		"not a boolean":     {`{"payment-identifier":{"info":{`, `"required":"yes"}}}`},
-		"closed schema":     {`{"payment-identifier":{"info":{`, `"required":true},"schema":{"additionalProperties":false,"properties":{"id":true,"required":{}},"required":["id","required"]}}}`},
-		"schema of the old": {`{"payment-identifier":{"info":{`, `},"schema":{"type":"object","properties":{"id":{"type":"string","minLength":16.0,"maxLength":1.28e2,"title":"id"}}}}}`},
-		"UUID only":         {`{"payment-identifier":{"info":{`, `"required":true},"schema":{"properties":{"id":{"pattern":"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$"}}}}}`},
+	const begin, end = `{"payment-identifier":{"info":{`, `}}}`
+	for name, c := range map[string]struct{ before, info, after, echoed string }{
+		"official":          {begin, `"required":false`, `},"schema":` + officialSchema + `}}`, ""},
+		"required":          {begin, `"required":true`, `},"schema":` + officialSchema + `}}`, ""},
+		"schema first":      {`{"payment-identifier":{"schema":` + officialSchema + `,"info":{`, `"required":true`, end, ""},
+		"no schema":         {begin, `"required":true`, end, ""},
+		"empty info":        {begin, ``, ` }}}`, `{"payment-identifier":{"info":{ID }}}`},
+		"strange":           {"{ \"z\":{\"info\":{ \"n\":1e2 }},\n\"payment\\u002didentifier\" :\t{ \"info\" : {", ` "x" : "</>\u0041" , "required":true `, "} } }", "{ \"z\":{\"info\":{ \"n\":1e2 }},\n\"payment\\u002didentifier\" :\t{\"info\":{ID, \"x\" : \"</>\\u0041\" , \"required\":true }} }"},
+		"not a boolean":     {begin, `"required":"yes"`, end, ""},
+		"closed schema":     {begin, `"required":true`, `},"schema":{"additionalProperties":false,"properties":{"id":true,"required":{}},"required":["id","required"]}}}`, ""},
+		"schema of the old": {begin, ``, `},"schema":{"type":"object","properties":{"id":{"type":"string","minLength":16.0,"maxLength":1.28e2,"title":"id"}}}}}`, `{"payment-identifier":{"info":{ID}}}`},
+		"UUID only":         {begin, `"required":true`, `},"schema":{"properties":{"id":{"pattern":"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$"}}}}}`, ""},
+		"beside others":     {`{"bazaar":{"info":{"a":[1]},"schema":{"b":2}},"bare":{"c":3},"list":[4],"payment-identifier":{"info":{`, `"required":true`, end, `{"bazaar":{"info":{"a":[1]}},"bare":{"c":3},"list":[4],"payment-identifier":{"info":{ID,"required":true}}}`},
 	} {
-		comma := ","
-		if strings.HasPrefix(strings.TrimSpace(c[1]), "}") {
-			comma = ""
+		o := offerWith(c.before + c.info + c.after)
+		want := strings.Replace(c.echoed, "ID", idText, 1)
+		if want == "" {
+			want = begin + idText + "," + c.info + end
 		}
-		o := offerWith(c[0] + c[1])
 		got, err := identifiedBy(o, someID)
-		if want := c[0] + idText + comma + c[1]; err != nil || string(got.Extensions) != want {
+		if err != nil || string(got.Extensions) != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.Extensions, want)
 			continue
 		}
-		if string(o.Extensions) != c[0]+c[1] || string(got.Accepted) != entryV2 {
+		if string(o.Extensions) != c.before+c.info+c.after || string(got.Accepted) != entryV2 {
 			t.Errorf("%s: the echo was changed", name)
 		}
 		p := must(got.Payload(someAuthorization, someSignature))
@@ -128,7 +131,7 @@ func checkNotAdded(t *testing.T, o x402.Offer, required bool, why string) {
 	t.Helper()
 	got, err := identifiedBy(o, someID)
 	if !required {
-		if err != nil || string(got.Extensions) != string(o.Extensions) {
+		if err != nil || !sameEcho(got.Extensions, o.Extensions) {
 			t.Errorf("%s became %s, %v", o.Extensions, got.Extensions, err)
 		}
 		return
@@ -137,6 +140,25 @@ func checkNotAdded(t *testing.T, o x402.Offer, required bool, why string) {
 	if unsupported == nil || unsupported.Kind != "extension" || unsupported.Value != "payment-identifier" || !strings.Contains(unsupported.Detail, why) {
 		t.Errorf("%s: %s, %v; want an error with %q", o.Extensions, got.Extensions, err, why)
 	}
+}
+
+// sameEcho reports whether an echo has the infos of extensions, and all of those without an info.
+func sameEcho(echoed, extensions json.RawMessage) bool {
+	all, err := strictjson.Object(extensions)
+	if err != nil { // it is no object, or can be read in two ways
+		return json.Valid(echoed) == json.Valid(extensions)
+	}
+	got, err := strictjson.Object(echoed)
+	for name, value := range all {
+		want := value
+		if one, err := strictjson.Object(value); err == nil && one["info"] != nil {
+			want = json.RawMessage(`{"info":` + string(one["info"]) + `}`)
+		}
+		if string(got[name]) != string(want) {
+			return false
+		}
+	}
+	return err == nil && len(got) == len(all)
 }
 
 // failer is a *testing.T or a *rapid.T.
@@ -164,13 +186,11 @@ func checkIdentified(t failer, o x402.Offer) {
 	_ = json.Unmarshal(got.Extensions, &all)
 	extension, _ := all["payment-identifier"].(map[string]any)
 	info, _ := extension["info"].(map[string]any)
-	if string(got.Extensions) != string(o.Extensions) {
-		added := regexp.MustCompile(idText+`,?`).ReplaceAllLiteralString(string(got.Extensions), "")
-		if info["id"] != someID || added != string(o.Extensions) {
-			t.Fatalf("%s became %s", o.Extensions, got.Extensions)
-		}
-	} else if info["required"] == true {
+	if info["id"] != someID && info["required"] == true {
 		t.Fatalf("no id in %s", got.Extensions)
+	}
+	if added := regexp.MustCompile(idText+`,?`).ReplaceAllLiteralString(string(got.Extensions), ""); !sameEcho(json.RawMessage(added), o.Extensions) {
+		t.Fatalf("%s became %s", o.Extensions, got.Extensions)
 	}
 	if p := must(got.Payload(someAuthorization, someSignature)); !json.Valid(p.JSON) {
 		t.Fatalf("not JSON: %s", p.JSON)

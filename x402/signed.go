@@ -56,7 +56,7 @@ func textWord(s string) []byte { return crypto.Keccak256([]byte(s)) }
 // extension returns the body of an extension, nil when the seller does not advertise it. The text is valid
 // JSON.
 func extension(extensions json.RawMessage, name string) (object, error) {
-	raw, _, err := find(extensions, name)
+	raw, err := find(extensions, name)
 	if raw == nil || err != nil || string(raw) == "null" {
 		return nil, err
 	}

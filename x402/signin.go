@@ -67,7 +67,7 @@ func (c Challenge) OffersSignIn() bool {
 	if c.Version != 2 || !isObject(c.Extensions) || !bytes.Contains(c.Extensions, []byte(signInWithX)) || !json.Valid(c.Extensions) {
 		return false
 	}
-	raw, _, err := find(c.Extensions, signInWithX)
+	raw, err := find(c.Extensions, signInWithX)
 	return raw != nil && err == nil
 }
 

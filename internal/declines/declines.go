@@ -123,7 +123,7 @@ func All() []Reason {
 			"there is nothing to pay; tell the seller",
 		},
 		{
-			"challenge-too-large", Policy, "more than 8 KiB of the challenge would have to be kept",
+			"challenge-too-large", Policy, "the requirement, or the URL of the resource, has more than 8 KiB",
 			"tell the seller",
 		},
 		{
