@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/x402"
 )
 
 func TestTransportPays(t *testing.T) {
@@ -208,6 +209,31 @@ func sidecars(t *testing.T, v *vendor) map[string]*site {
 	door := newSite(t)
 	door.route = "purser_upstream {\nto " + v.URL + "\n}"
 	return map[string]*site{"transport": newSidecar(t, v, "", ""), "upstream": door}
+}
+
+// What a 402 sets goes with the payment, and reaches the client. Caches may not answer it.
+func TestTransportCookies(t *testing.T) {
+	v := newVendor(t, func(v *vendor) {
+		serve := v.Config.Handler
+		v.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get(x402.HeaderSignature) == "" {
+				w.Header().Set("Set-Cookie", "lb=a; Path=/")
+			} else if r.Header.Get("Cookie") != "mine=1; lb=a" || r.Header.Get("Cache-Control") != "no-cache" {
+				t.Errorf("paid with %q, %q", r.Header.Get("Cookie"), r.Header.Get("Cache-Control"))
+			}
+			serve.ServeHTTP(w, r)
+		})
+	})
+	for name, s := range sidecars(t, v) {
+		t.Run(name, func(t *testing.T) {
+			mustLoad(t, s.caddyfile())
+			r := newRequest(t, "GET", s.url()+"/x/"+name, nil)
+			r.Header.Set("Cookie", "mine=1")
+			if resp, _ := do(t, r); resp.StatusCode != 200 || resp.Header.Get("Set-Cookie") != "lb=a; Path=/" {
+				t.Error(resp.Status, resp.Header)
+			}
+		})
+	}
 }
 
 // A health check has no client: it is not paid. Validating a configuration opens no store.

@@ -40,6 +40,16 @@ func (a *Attempt) Payment() *Payment { return a.row }
 // Payload returns the content of the payment header.
 func (a *Attempt) Payload() x402.Payload { return a.payload }
 
+// Slim returns a payload with the same authorization and signature, and with no more than sellers need. It
+// returns false if that is not smaller.
+func (a *Attempt) Slim() (x402.Payload, bool) {
+	if a.row.Signature == nil {
+		return x402.Payload{}, false
+	}
+	slim, err := a.row.Offer.Slim().Payload(a.row.Authorization, *a.row.Signature)
+	return slim, err == nil && len(slim.JSON) < len(a.payload.JSON)
+}
+
 // Repeats reports whether the payload is that of an earlier call's payment, and may have left
 // before. As far as purser knows, that of a void one has not.
 func (a *Attempt) Repeats() bool { return a.how != Created && a.revived != VerdictVoid }

@@ -46,6 +46,28 @@ func dropCacheOrders(h http.Header) {
 	}
 }
 
+// notCached keeps caches on the way from answering a request with the 402 that they have kept. What the client
+// says stays if it does not ask for a kept answer, or if it has signed that.
+func notCached(h http.Header) {
+	if signs(h, "cache-control") || signs(h, "pragma") {
+		return
+	}
+	given, whole := directives(strings.Join(h.Values("Cache-Control"), ","))
+	asked := []string{"no-cache"}
+	for _, directive := range given {
+		name, _, _ := strings.Cut(directive, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "no-cache", "max-age", "max-stale", "min-fresh", "only-if-cached", "stale-if-error":
+		default:
+			if whole {
+				asked = append(asked, directive)
+			}
+		}
+	}
+	h.Set("Cache-Control", strings.Join(asked, ", "))
+	h.Set("Pragma", "no-cache") // caches of HTTP/1.0, and the rules of many servers, look there
+}
+
 // directives splits a Cache-Control at commas outside quotes. It returns false if a quote does not end.
 func directives(text string) (list []string, whole bool) {
 	quoted, escaped, begin := false, false, 0

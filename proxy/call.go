@@ -53,6 +53,7 @@ type Call struct {
 	arrived  time.Time     // when its request was first sent on
 	led      way           // the way of redirects that has led to it
 	signedIn bool          // see Transport.signIn
+	cookies  cookies       // of its 402s
 	approved *pay.Approval // that the call has waited for
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
@@ -69,9 +70,10 @@ type memo struct {
 	method    string
 	uri       string // path and query: what the payload buys
 	body      content
-	http1     bool   // the challenge came over HTTP/1
-	host      string // from here
-	repeats   bool   // the payment is an earlier call's
+	slim      *x402.Payload // in the place of the attempt's; nil: it is not needed
+	http1     bool          // the challenge came over HTTP/1
+	host      string        // from here
+	repeats   bool          // the payment is an earlier call's
 	placed    *pay.Redirects
 	earlier   *pay.Payment // as this call found it; nil for a new one
 }

@@ -18,12 +18,13 @@ func isPaywall(req *http.Request, resp *http.Response) bool {
 
 // behindPaywall asks the seller once more, unpaid, for something that programs read. Without a challenge in
 // its answer everything stays as it was.
-func (t *Transport) behindPaywall(req *http.Request, page *http.Response, seen *sendTrace) (
+func (t *Transport) behindPaywall(req *http.Request, call *Call, page *http.Response, seen *sendTrace) (
 	*http.Response, *sendTrace, x402.Challenge, bool, error,
 ) {
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
 	out.Header.Set("Accept", "application/json")
+	call.cookies.send(out)
 	again := new(sendTrace)
 	resp, _, err := t.pass(out, again)
 	if err != nil {
@@ -32,6 +33,7 @@ func (t *Transport) behindPaywall(req *http.Request, page *http.Response, seen *
 	}
 	if resp.StatusCode == http.StatusPaymentRequired {
 		if challenge, found, problem := readChallenge(resp, t.extra); found {
+			call.cookies.take(req, resp)
 			closeBody(page)
 			return resp, again, challenge, true, problem
 		}

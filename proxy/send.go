@@ -40,7 +40,12 @@ func (e *SendError) Temporary() bool { return true }
 // it. challenged is the 402 that asked for the payment, nil on a further attempt.
 func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Response) (*http.Response, string, error) {
 	m := call.memo
-	resp, seen, err := t.send(req, m)
+	resp, seen, err := t.send(req, call)
+	if t.slimmer(m, resp, seen, err) {
+		m.answered = m.answered || err == nil
+		closeBody(resp)
+		resp, seen, err = t.send(req, call)
+	}
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
 		m.answered = true
@@ -87,17 +92,18 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 // by itself when a kept connection turns out to be closed, for GET even after the header was written.
 // So a paid request has a form that it does not repeat, and is repeated here only if nothing of it was
 // written.
-func (t *Transport) send(req *http.Request, m *memo) (resp *http.Response, seen *sendTrace, err error) {
+func (t *Transport) send(req *http.Request, call *Call) (resp *http.Response, seen *sendTrace, err error) {
 	for range 2 {
 		seen = new(sendTrace)
-		if resp, err = t.sendOnce(req, m, seen); err == nil || !seen.stale() {
+		if resp, err = t.sendOnce(req, call, seen); err == nil || !seen.stale() {
 			break
 		}
 	}
 	return resp, seen, err
 }
 
-func (t *Transport) sendOnce(req *http.Request, m *memo, seen *sendTrace) (*http.Response, error) {
+func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*http.Response, error) {
+	m := call.memo
 	// Until the response headers are there the send is the payment's, after that the body
 	// is the caller's.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
@@ -106,7 +112,7 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *sendTrace) (*http
 
 	traced, sent := m.attempt.Send(ctx)
 	var resp *http.Response
-	out, err := t.paid(req, m, seen, traced, cancel)
+	out, err := t.paid(req, call, seen, traced, cancel)
 	if err == nil {
 		failpoint.Here(failpoint.ProxySending)
 		resp, err = t.next.RoundTrip(out)
@@ -133,7 +139,8 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *sendTrace) (*http
 }
 
 // paid makes the request with its payment. stop ends ctx.
-func (t *Transport) paid(req *http.Request, m *memo, seen *sendTrace, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
+func (t *Transport) paid(req *http.Request, call *Call, seen *sendTrace, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
+	m := call.memo
 	body, err := m.body.reader()
 	if err != nil {
 		return nil, err
@@ -145,7 +152,12 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *sendTrace, ctx contex
 	out := req.Clone(seen.watch(ctx, allowed, stop))
 	StripOwn(out.Header)
 	t.observer.Propagate(out.Context(), out.Header)
+	call.cookies.send(out)
+	notCached(out.Header)
 	payload := m.attempt.Payload()
+	if m.slim != nil {
+		payload = *m.slim
+	}
 	out.Header.Set(payload.HeaderName(), payload.Header())
 	out.Trailer = req.Trailer // filled in while the body was read
 	out.GetBody = nil

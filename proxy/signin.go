@@ -36,7 +36,7 @@ func (t *Transport) signIn(req *http.Request, call *Call, challenge x402.Challen
 		return nil, nil
 	}
 	call.signedIn = true
-	resp, astray, err := t.sendSignIn(req, body, proof)
+	resp, astray, err := t.sendSignIn(req, call, body, proof)
 	if astray {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func maySignIn(req *http.Request, remote net.Addr) bool {
 
 // sendSignIn sends a request with the proof of a sign-in. astray reports that no connection led where
 // the proof may go, so it has not left.
-func (t *Transport) sendSignIn(req *http.Request, body content, proof string) (resp *http.Response, astray bool, err error) {
+func (t *Transport) sendSignIn(req *http.Request, call *Call, body content, proof string) (resp *http.Response, astray bool, err error) {
 	again, err := body.reader()
 	if err != nil {
 		return nil, false, err
@@ -71,6 +71,8 @@ func (t *Transport) sendSignIn(req *http.Request, body content, proof string) (r
 	trace := new(sendTrace)
 	out := req.Clone(trace.watch(ctx, func(remote net.Addr) bool { return maySignIn(req, remote) }, cancel))
 	StripOwn(out.Header)
+	call.cookies.send(out)
+	notCached(out.Header)
 	out.Header.Set(x402.HeaderSignIn, proof)
 	out.Trailer, out.GetBody = req.Trailer, nil
 	switch {

@@ -65,10 +65,16 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 		return t.sendBeside(req, call)
 	case call.finished:
 		return t.pass(req, new(sendTrace))
-	case m != nil:
-		return t.sendAgain(req, call)
 	}
-	return t.sendUnpaid(req, call)
+	send := t.sendUnpaid
+	if call.memo != nil {
+		send = t.sendAgain
+	}
+	resp, result, err := send(req, call)
+	if err == nil {
+		call.cookies.hand(req, resp)
+	}
+	return resp, result, err
 }
 
 // pass sends a request that is not paid for.
@@ -157,9 +163,10 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		t.redirects.answered(req, call, resp)
 		return resp, ResultPassed, nil
 	}
+	call.cookies.take(req, resp)
 	challenge, found, problem := readChallenge(resp, t.extra)
 	if !found && bodiless && isPaywall(req, resp) {
-		resp, seen, challenge, found, problem = t.behindPaywall(req, resp, seen)
+		resp, seen, challenge, found, problem = t.behindPaywall(req, call, resp, seen)
 	}
 	if !found {
 		return t.declineForeign(req, resp)
@@ -190,6 +197,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 				t.redirects.answered(req, call, resp)
 				return resp, ResultSignedIn, nil
 			}
+			call.cookies.take(req, resp)
 			if challenge, found, problem = readChallenge(resp, t.extra); !found {
 				return t.declineForeign(req, resp)
 			}

@@ -28,7 +28,9 @@ func largeChallenges() map[string]func(challenge, entry map[string]any) {
 			c["extensions"] = map[string]any{"bazaar": map[string]any{"info": map[string]any{"example": properties}}}
 		},
 		"description": func(c, _ map[string]any) { c["resource"].(map[string]any)["description"] = words(12 << 10) },
-		"icon":        func(c, _ map[string]any) { c["resource"].(map[string]any)["iconUrl"] = "data:image/png;base64," + words(12<<10) },
+		"icon": func(c, _ map[string]any) {
+			c["resource"].(map[string]any)["iconUrl"] = "data:image/png;base64," + words(12<<10)
+		},
 		"accepts": func(c, entry map[string]any) {
 			var list []any
 			for i := range 60 {
