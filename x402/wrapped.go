@@ -45,7 +45,7 @@ func unwrapped(top object) (object, error) {
 	return members(found)
 }
 
-// terms is what looks like a challenge inside something else.
+// terms looks like a challenge inside something else.
 type terms struct {
 	place string
 	value json.RawMessage // nil: it is not a member's value

@@ -74,7 +74,7 @@ func TestForbiddenTargets(t *testing.T) {
 		{"168.63.129.16:80", w, 403, string(guard.DenyMetadata)},
 		{"[::ffff:169.254.169.254]:80", w, 403, string(guard.DenyLinkLocal)},
 		{"[::ffff:a9fe:a9fe]:80", w, 403, string(guard.DenyLinkLocal)},
-		{"[64:ff9b::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
+		{"[64:ff9b::a9fe:a9fe]:80", w, 403, string(guard.DenyLinkLocal)},
 		{"[64:ff9b:1::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
 		{"[2002:a9fe:a9fe::]:80", w, 403, string(guard.DenyEmbedded)},
 		{"[2001::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
