@@ -37,6 +37,9 @@ var (
 // Headers in which paid answers may differ: they describe the payment, or purser has written them in its spelling.
 var meantInPaidAnswers = []string{"Purser-Payment", "Purser-Amount", "Purser-Transaction", "Cache-Control", "Location"}
 
+// meantInPayments lists what keeps caches from answering a request with a payment.
+var meantInPayments = []string{"Cache-Control", "Pragma"}
+
 // exchange is a request and how the origin answers it.
 type exchange struct {
 	name   string
@@ -288,7 +291,11 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	got := seen{"method": r.Method, "target": r.RequestURI, "length": strconv.FormatInt(r.ContentLength, 10)}
-	got.headers("header", r.Header, meantInRequests)
+	meant := meantInRequests
+	if o.challenge != nil {
+		meant = append(slices.Clone(meant), meantInPayments...)
+	}
+	got.headers("header", r.Header, meant)
 	defer func() { // also when the answer is cut
 		got.headers("trailer", r.Trailer, nil)
 		o.mu.Lock()
