@@ -91,15 +91,28 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 // send writes the paid request and waits for its response headers. http.Transport sends requests again
 // by itself when a kept connection turns out to be closed, for GET even after the header was written.
 // So a paid request has a form that it does not repeat, and is repeated here only if nothing of it was
-// written.
+// written, or if the seller says that it did not process it.
 func (t *Transport) send(req *http.Request, call *Call) (resp *http.Response, seen *sendTrace, err error) {
-	for range 2 {
+	sending, end := call.memo.attempt.SendContext()
+	defer end()
+	left, stale := false, false
+	for n := 0; ; n++ {
 		seen = new(sendTrace)
-		if resp, err = t.sendOnce(req, call, seen); err == nil || !seen.stale() {
-			break
+		resp, err = t.sendOnce(req, call, seen)
+		switch {
+		case err == nil:
+		case !stale && seen.stale():
+			stale = true
+			continue
+		case waitToSend(sending, err, n):
+			left = true
+			continue
 		}
+		if left { // an earlier send has brought the payload to the seller, whatever became of this one
+			seen.connected.Store(true)
+		}
+		return resp, seen, err
 	}
-	return resp, seen, err
 }
 
 func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*http.Response, error) {
@@ -107,7 +120,7 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 	// Until the response headers are there the send is the payment's, after that the body
 	// is the caller's.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
-	sending, endSend := m.attempt.SendContext()
+	sending, endSend := call.memo.attempt.SendContext()
 	stopSending := context.AfterFunc(sending, func() { cancel(context.Cause(sending)) })
 
 	traced, sent := m.attempt.Send(ctx)

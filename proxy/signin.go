@@ -86,7 +86,7 @@ func (t *Transport) sendSignIn(req *http.Request, call *Call, body content, proo
 	default:
 		out.Body, out.ContentLength = http.NoBody, 0
 	}
-	resp, err = t.next.RoundTrip(out)
+	resp, err = t.sendThrough(out)
 	if err == nil {
 		resp, err = guarded(resp)
 	}

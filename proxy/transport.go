@@ -84,7 +84,7 @@ func (t *Transport) pass(req *http.Request, seen *sendTrace) (*http.Response, st
 		out.Header = out.Header.Clone()
 		StripOwn(out.Header)
 	}
-	resp, err := t.next.RoundTrip(out)
+	resp, err := t.sendThrough(out)
 	if err == nil {
 		resp, err = guarded(resp)
 	}
