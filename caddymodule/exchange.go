@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -123,7 +124,7 @@ func (x *exchange) failed(req *http.Request, err error) {
 
 // answer watches how an answer to a paid request is taken.
 func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response {
-	ctx := req.Context()
+	ctx := conns.Asked(req.Context())
 	caddyhttp.SetVar(ctx, reasonVar, nil)
 	if reason := resp.Header.Get(proxy.HeaderDeclined); reason != "" {
 		caddyhttp.SetVar(ctx, reasonVar, reason)

@@ -151,6 +151,8 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 		return nil
 	}
 	defer t.leave()
+	r, over := conns.Lasting(r)
+	defer over()
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	x := h.Transport.exchange(r, vars, t, received(r))
 	if x.call != nil { // there is one upstream, by whatever name and at whichever node its client asks for it

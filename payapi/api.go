@@ -21,6 +21,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
@@ -177,6 +178,8 @@ type route struct {
 // ServeHTTP answers every request with JSON; only /docs is a page. http.ServeMux is not used,
 // because it redirects unclean paths and answers a wrong method with its own 405.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, over := conns.Lasting(r)
+	defer over()
 	body := &incoming{
 		ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), deadline: http.NewResponseController(w).SetReadDeadline, room: &a.bodies,
 	}

@@ -57,7 +57,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	}
 	// The caller's presence is checked before the answer goes out. A client may leave at once with
 	// the whole answer, and was answered all the same.
-	waiting := r.Context().Err() == nil && !conns.Gone(r.Context())
+	waiting := conns.Asked(r.Context()).Err() == nil && !conns.Gone(r.Context())
 	w.WriteHeader(rep.status)
 	if r.Method == http.MethodHead || rep.body == nil {
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -54,6 +55,7 @@ const (
 	textReceipt     = "Invalid receipt"
 	textVerify      = "Payment verification failed"
 	textSettle      = "Payment settlement failed"
+	detailGone      = "the client has left or half-closed its connection, which look the same, so nothing was paid; keep the connection open until the answer has come"
 	detailKey       = "purser does not know this key: it may be mistyped, revoked, or the key of another purser"
 )
 
@@ -90,7 +92,9 @@ func (a *API) refuse(r *http.Request, err error) reply {
 	case errors.Is(err, errInternal): // logged where it was made
 	case status == http.StatusInternalServerError:
 		a.log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", err)
-	case status == http.StatusServiceUnavailable && r.Context().Err() == nil:
+	case status == http.StatusServiceUnavailable && r.Pattern == pathPay && (conns.Asked(r.Context()).Err() != nil || conns.Gone(r.Context())):
+		body.Detail = detailGone // also where the end of the call looks like a fault of the store
+	case status == http.StatusServiceUnavailable:
 		a.log.Warn("request not served", "method", r.Method, "route", r.Pattern, "error", err)
 	}
 	rep := reply{status: status, body: body}

@@ -33,6 +33,7 @@ type payResult struct {
 
 // pay serves POST /v1/pay.
 func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
+	r = r.WithContext(conns.Asked(r.Context()))
 	if conns.Blind(r.Context()) {
 		return reply{}, fmt.Errorf("the end of the client's request cannot be seen: %w", pay.ErrUnavailable)
 	}
@@ -46,7 +47,10 @@ func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 		}
 		return reply{}, err
 	}
-	attempt, err := a.attempt(r, want, place)
+	var attempt *pay.Attempt
+	if err = pay.ErrCallerGone; r.Context().Err() == nil && !want.Gone() {
+		attempt, err = a.attempt(r, want, place)
+	}
 	if err != nil {
 		a.tellDeclined(want, err)
 		return reply{}, err

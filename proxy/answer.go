@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -174,11 +176,15 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 		return OwnResponse(req, http.StatusForbidden, string(denied.Verdict), "This proxy does not connect to that address")
 	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:
 		return OwnResponse(req, http.StatusBadGateway, reasonCertificate, "The upstream's certificate "+whyUntrusted(untrusted))
+	case errors.Is(err, context.Canceled) && conns.Asked(req.Context()).Err() != nil:
+		return OwnResponse(req, http.StatusBadGateway, DeclinedCallerGone, textGone)
 	case timedOut(err):
 		return OwnResponse(req, http.StatusGatewayTimeout, reasonTimeout, "The upstream did not answer in time")
 	}
 	return OwnResponse(req, http.StatusBadGateway, reasonUnreachable, "The upstream could not be reached or broke off")
 }
+
+const textGone = "The client has left or half-closed its connection, which look the same, so the request was given up; keep the connection open until the answer has come"
 
 // OwnResponse makes an answer of purser's own, in JSON, with the reason in the header too.
 func OwnResponse(req *http.Request, status int, reason, text string) *http.Response {

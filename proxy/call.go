@@ -46,8 +46,9 @@ type Call struct {
 
 	mu       sync.Mutex
 	caller   context.Context
-	arrival  *pay.Arrival // nil until it is sent first
-	watch    *conns.Watch // see Watch; nil: there is none yet
+	asking   context.Context // of the decision: caller, and for a dry run that of the request
+	arrival  *pay.Arrival    // nil until it is sent first
+	watch    *conns.Watch    // see Watch; nil: there is none yet
 	memo     *memo
 	finished bool
 	arrived  time.Time     // when its request was first sent on
@@ -83,9 +84,9 @@ func (c *Call) readKey() error {
 	if c.ReadKey == nil {
 		return nil
 	}
-	key, err := c.ReadKey(c.caller)
+	key, err := c.ReadKey(c.asking)
 	switch {
-	case c.left():
+	case c.asking.Err() != nil, !c.Dry && c.left():
 		return pay.ErrCallerGone
 	case err != nil:
 		return err
@@ -127,11 +128,12 @@ type callKey struct{}
 
 // WithCall gives a request's context the call that it is sent for. ctx, the first one for several
 // attempts, must end when the client of the incoming request leaves: that stops a payment that was not
-// sent yet, and tells a repeat from a second purchase. If ctx can never end, nothing is paid.
+// sent yet, and tells a repeat from a second purchase. If ctx can never end, nothing is paid. One of
+// [conns.Lasting] ends later, and a client that has ended its side counts as one that has left all the same.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	c.mu.Lock()
 	if c.caller == nil {
-		c.caller = ctx
+		c.caller = conns.Asked(ctx)
 	}
 	c.mu.Unlock()
 	return context.WithValue(ctx, callKey{}, c)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -169,7 +170,7 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 		switch {
 		case err == io.EOF: //nolint:errorlint // bodies return it bare
 			t.sellers.delivered(keyID, host)
-		case req.Context().Err() == nil: // cut, and not because the client has left
+		case conns.Asked(req.Context()).Err() == nil: // cut, and not because the client has left
 			failed()
 		}
 	}

@@ -23,6 +23,11 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if call.caller.Done() == nil || conns.Blind(call.caller) {
 		return errCallerUnknown
 	}
+	if call.asking = call.caller; call.Dry {
+		call.asking = req.Context() // nothing is paid, so the client may have ended its side
+	} else if again == "" && call.left() {
+		return pay.ErrCallerGone
+	}
 	if err := call.readKey(); err != nil {
 		return err
 	}
@@ -39,9 +44,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		t.log.Debug("challenge names another resource", "host", req.URL.Host)
 	}
 	if again == "" { // what was journaled is brought to its end, however much is under way
-		leave, err := t.gate.Enter(call.caller, call.Key.ID)
+		leave, err := t.gate.Enter(call.asking, call.Key.ID)
 		if err != nil {
-			if call.left() {
+			if call.asking.Err() != nil {
 				err = pay.ErrCallerGone
 			}
 			return err
@@ -60,7 +65,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	}
 	if call.Dry {
 		giveBack()
-		q, err := t.payer.Quote(call.caller, want)
+		q, err := t.payer.Quote(call.asking, want)
 		if errors.Is(err, pay.ErrNothingToRepeat) {
 			err = failing
 		}

@@ -39,7 +39,8 @@ const HeaderDryRun = "Purser-Dry-Run"
 // policies are reasons as well, by their own names: "paused", "per-payment", "daily-budget",
 // "doors", "validity", "unanswered", "redirected", "approval-needed", "approval-denied", …
 //
-// With the first group the 402 is the seller's, with its challenge: nothing of ours went to it.
+// With the first group the 402 is the seller's, with its challenge: nothing of ours went to it. With
+// caller-gone it has none, because a payment of an earlier call was not looked for.
 // internal/declines tells people of each.
 const (
 	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/purserpay/purser/internal/admission"
@@ -27,6 +28,10 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 // refuse answers a 402 that is not paid because of err, of the pay core or of this package.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
 	reason, held := declined(err)
+	if call := callOf(req.Context()); held == nil && !call.Dry && call.left() &&
+		slices.Contains([]string{DeclinedUnavailable, DeclinedInternal, DeclinedCallerGone}, reason) {
+		return t.declineWithheld(req, resp, DeclinedCallerGone, err) // an earlier payment may be out: it was not looked for
+	}
 	_, _, paced := pay.RetryAfter(err)
 	failures, failed := errors.AsType[*pay.FailuresError](err)
 	if text := unavailable(reason, err); text != "" && (!paced || failed && failures.Quotes) {
@@ -54,7 +59,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		return resp, ResultDeclined, nil
 	}
 	if reason == pay.RuleRedirected {
-		return t.declineOnWay(req, resp, err)
+		return t.declineWithheld(req, resp, reason, err)
 	}
 	return t.decline(req, resp, reason, err)
 }
@@ -121,10 +126,10 @@ func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.
 	return resp, ResultDeclined, nil
 }
 
-// declineOnWay hands on a 402 to which the answer to a payment may have led, without a challenge: a client
-// that pays by itself would pay it.
-func (t *Transport) declineOnWay(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
-	why := t.explain(pay.RuleRedirected, err)
+// declineWithheld hands on a 402 without its challenge, because a payment for it may be out: the answer to one may
+// have led here, or a client that has left is not looked for. A client that pays by itself would pay it.
+func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reason string, err error) (*http.Response, string, error) {
+	why := t.explain(reason, err)
 	why.Detail = printable(why.Detail)
 	t.tellDeclined(req, why.Reason, why.Detail, pay.PriceOf(err), nil)
 	t.logDeclined(req, why, err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
@@ -143,7 +144,11 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 		cancel(nil)
 		return nil, err
 	}
-	leave := context.AfterFunc(req.Context(), func() { cancel(context.Cause(req.Context())) })
+	client := conns.Asked(req.Context())
+	if client.Err() != nil { // it may still read, and its payment counts as unanswered
+		client = req.Context()
+	}
+	leave := context.AfterFunc(client, func() { cancel(context.Cause(client)) })
 	onClose(resp, func() {
 		leave()
 		cancel(nil)

@@ -124,7 +124,7 @@ func TestCallerGoneBeforeSending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Declined(t, DeclinedCallerGone, true)
+	a.Declined(t, DeclinedCallerGone, false)
 	call.Finish(false)
 	s.Expect(1, 0, 0)
 }

@@ -45,7 +45,7 @@ func unwrapped(top object) (object, error) {
 	return members(found)
 }
 
-// terms looks like a challenge inside something else.
+// terms names a challenge that stands inside something else.
 type terms struct {
 	place string
 	value json.RawMessage // nil: it is not a member's value

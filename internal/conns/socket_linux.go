@@ -21,6 +21,14 @@ func ended(fd int) bool {
 	return err == nil && n > 0
 }
 
+// severed reports whether both directions of a connection are over. One that the other side has closed, and that
+// nothing was written to since, is not known to be.
+func severed(fd int) bool {
+	look := []unix.PollFd{{Fd: int32(fd)}} //nolint:gosec // descriptors are small
+	n, err := unix.Poll(look, 0)
+	return err == nil && n > 0
+}
+
 // bound sets how long bytes may stay unacknowledged; 0: as long as the system likes.
 func bound(c *net.TCPConn, d time.Duration) {
 	raw, err := c.SyscallConn()

@@ -13,6 +13,8 @@ const Looks = false
 
 func ended(int) bool { return false }
 
+func severed(int) bool { return false }
+
 func bound(*net.TCPConn, time.Duration) {}
 
 type sent struct{}

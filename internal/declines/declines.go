@@ -232,8 +232,8 @@ func All() []Reason {
 			"repeat the request",
 		},
 		{
-			"caller-gone", Unsent, "the client left before anything was sent",
-			"repeat the request",
+			"caller-gone", Unsent, "the client left or half-closed its connection (it ended its sending side) before anything was sent. purser cannot tell these apart, and the repeat of a client that has left would be paid again",
+			"keep the connection open until the answer has come, and repeat the request",
 		},
 		{
 			"caller-unknown", Unsent, "purser cannot see whether the client is still there: something in front of the door detaches requests, or hides their connections",

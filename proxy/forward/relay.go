@@ -44,6 +44,8 @@ func (f *Proxy) newRelay() *httputil.ReverseProxy {
 // serveAbsolute relays an absolute-form request. One for an https URL is sent over TLS if
 // the host is one whose HTTPS is opened; clients that send those cannot do it themselves.
 func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
+	r, over := conns.Lasting(r)
+	defer over()
 	var who caller
 	no := f.checkAbsolute(r)
 	if no == nil {

@@ -3,6 +3,8 @@ package forward
 import (
 	"net/http"
 	"strings"
+
+	"github.com/purserpay/purser/internal/conns"
 )
 
 // serveInside relays a request that came through an intercepted connection, as an
@@ -13,7 +15,8 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.leave()
-	r = withoutSocketScheme(r)
+	r, over := conns.Lasting(withoutSocketScheme(r))
+	defer over()
 	var who caller
 	no := f.checkInside(s, r)
 	if no == nil {
