@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -179,7 +180,9 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 	case errors.Is(err, context.Canceled) && conns.Asked(req.Context()).Err() != nil:
 		return OwnResponse(req, http.StatusBadGateway, DeclinedCallerGone, textGone)
 	case timedOut(err):
-		return OwnResponse(req, http.StatusGatewayTimeout, reasonTimeout, "The upstream did not answer in time")
+		return OwnResponse(req, http.StatusGatewayTimeout, reasonTimeout, cmp.Or(failedHandshake(err), "The upstream did not answer in time"))
+	case failedHandshake(err) != "":
+		return OwnResponse(req, http.StatusBadGateway, reasonTLS, failedHandshake(err))
 	}
 	return OwnResponse(req, http.StatusBadGateway, reasonUnreachable, "The upstream could not be reached or broke off")
 }
@@ -206,4 +209,5 @@ const (
 	reasonUnreachable = "upstream-unreachable"
 	reasonTimeout     = "upstream-timeout"
 	reasonCertificate = "upstream-certificate" // it is not to be trusted
+	reasonTLS         = "upstream-tls"         // the handshake failed
 )

@@ -52,6 +52,18 @@ func TestPage(t *testing.T) {
 			return slices.Concat(place.FindSubmatch(old)[1], []byte(table(g)), []byte("\n"))
 		})
 	}
+	place := regexp.MustCompile(`(?s)(### What the words say\n.*?\n\n)` + `\| the agent sees \|.*?\n\n`)
+	var sights strings.Builder
+	sights.WriteString("| the agent sees | why | do |\n|---|---|---|\n")
+	for _, s := range Sights() {
+		fmt.Fprintf(&sights, "| %s | %s | %s |\n", s.Sees, s.Why, s.Do)
+	}
+	if !place.Match(want) {
+		t.Fatal("the page has no table of words")
+	}
+	want = place.ReplaceAllFunc(want, func(old []byte) []byte {
+		return slices.Concat(place.FindSubmatch(old)[1], []byte(sights.String()), []byte("\n"))
+	})
 	if bytes.Equal(text, want) {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/proxy"
 )
 
 // handshakeTimeout bounds the TLS handshake with an upstream.
@@ -96,12 +96,17 @@ func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (
 	if by.http1 {
 		config.NextProtos = nil
 	}
+	asked := false
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // in the handshake
+		asked = true
+		return new(tls.Certificate), nil
+	}
 	client := tls.Client(conn, config)
 	ctx, over := context.WithTimeout(ctx, handshakeTimeout)
 	defer over()
 	if err := client.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("TLS with %s: %w", host, err)
+		return nil, &proxy.HandshakeError{Host: host, Err: err, AskedForCertificate: asked}
 	}
 	return client, nil
 }
