@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/purserpay/purser/internal/strictjson"
 )
+
+// maxCopies bounds the values of one header field, because each costs time.
+const maxCopies = 16
 
 var errSeveral = errors.New("it has several values that differ")
 
@@ -27,7 +31,7 @@ func single(header http.Header, name string) (string, error) {
 func only(value string) (string, error) {
 	found := ""
 	rest := value
-	for {
+	for range maxCopies {
 		rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), string(byteOrderMark)))
 		if rest == "" {
 			return found, nil
@@ -42,6 +46,7 @@ func only(value string) (string, error) {
 			found = next
 		}
 	}
+	return "", fmt.Errorf("it has more than %d values", maxCopies)
 }
 
 // cutValue cuts the first of several values that are joined by commas, without its quotes. base64 has no

@@ -34,6 +34,7 @@ func TestJoinedValues(t *testing.T) {
 		"two values of JSON":        {[]string{terms + "," + other}, false},
 		"two values, in quotes":     {[]string{`"` + b64(terms) + `","` + b64(other) + `"`}, false},
 		"JSON with something after": {[]string{terms + ";q=1"}, false},
+		"a flood of copies":         {[]string{strings.Repeat("{},", 40_000) + "{}"}, false},
 		"an open quote":             {[]string{`"` + b64(terms)}, false},
 	} {
 		c2, found, err := x402.FromResponse(http.Header{"Payment-Required": c.values}, nil)

@@ -75,6 +75,9 @@ const (
 // seek lists the terms in an object.
 func seek(o object, path string, depth int, all *[]terms) {
 	for _, m := range o {
+		if !bytes.Contains(m.value, []byte("accepts")) {
+			continue
+		}
 		place := path + printable(m.key)
 		switch inner := []byte(m.value); strictjson.Kind(inner) {
 		case '"':
