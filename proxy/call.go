@@ -75,8 +75,10 @@ type memo struct {
 	http1     bool          // the challenge came over HTTP/1
 	host      string        // from here
 	repeats   bool          // the payment is an earlier call's
-	placed    *pay.Redirects
-	earlier   *pay.Payment // as this call found it; nil for a new one
+	// onlyRepeat: there was no challenge, so no new payment is made.
+	onlyRepeat bool
+	placed     *pay.Redirects
+	earlier    *pay.Payment // as this call found it; nil for a new one
 }
 
 // readKey reads the key that pays, unless the door has. A revoked key pays for nothing.

@@ -84,7 +84,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	}
 	return &Transport{
 		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, pay.DoorProxy), spool: spool, extra: o.ChallengeHeaders, plain: plain,
-		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock),
+		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock), proofs: newProofs(o.Clock),
 		observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
 	}, nil
 }

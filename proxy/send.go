@@ -69,6 +69,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	}
 	closeBody(challenged)
 	t.recordAnswer(m, &d)
+	t.proofs.refused(req, call, &d)
 	t.tellSellers(req, call, &d, resp)
 	if err != nil {
 		return nil, d.result, t.lost(req, m, err)

@@ -31,6 +31,7 @@ type Transport struct {
 	gate      *admission.Gate // for deciding and journaling, by key
 	sellers   *sellers
 	redirects *redirects
+	proofs    *proofs
 	observer  Observer
 	log       *slog.Logger
 	now       pay.Clock
@@ -142,6 +143,9 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 // opens the payment and has the request sent with it.
 func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, string, error) {
 	t.redirects.arrive(req, call)
+	if resp, result, err, sent := t.sendProof(req, call); sent {
+		return resp, result, err
+	}
 	body, err := call.content(req, t.spool)
 	if err != nil {
 		return nil, ResultFailed, err

@@ -8,7 +8,10 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/proxytest"
@@ -296,4 +299,81 @@ func TestSlimPaymentForHTTP2(t *testing.T) {
 		t.Errorf("%s", got.Text)
 	}
 	s.Expect(1, 1, 1)
+}
+
+// A seller that counts a proof once counts the unpaid request, too. The client's repeat goes with the payment at
+// once, so that its fresh proof is not used up before it.
+func TestProofsThatCountOnce(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusUnauthorized, http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
+		ways(t, func(t *testing.T, a way) {
+			w := a.world(t)
+			var used sync.Map
+			fresh := func(rw http.ResponseWriter, r *http.Request) bool {
+				_, seen := used.LoadOrStore(r.Header.Get("DPoP"), true)
+				if seen {
+					rw.Header().Set("WWW-Authenticate", `DPoP error="invalid_dpop_proof"`)
+					rw.WriteHeader(status)
+				}
+				return !seen
+			}
+			w.seller.Challenge = func(rw http.ResponseWriter, r *http.Request) {
+				if fresh(rw, r) {
+					w.seller.WriteChallenge(rw, r, w.seller.Price, "Payment required")
+				}
+			}
+			w.seller.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+				if fresh(rw, r) {
+					w.seller.Receipt(rw, n)
+					_, _ = io.Copy(rw, r.Body)
+				}
+			}
+			ask := func(proof, body string) proxytest.Answer {
+				return w.do(w.buyer(), proxytest.Request(t, "POST", w.seller.URL+"/x", strings.NewReader(body), "DPoP", proof))
+			}
+			if got := ask("1", "order"); got.StatusCode != status || got.Header.Get("WWW-Authenticate") == "" {
+				t.Fatalf("%d %v", got.StatusCode, got.Header)
+			}
+			w.seller.Expect(1, 1, 1)
+			got := ask("2", "order")
+			if got.Paid(t); got.Text != "order" {
+				t.Errorf("%s", got.Text)
+			}
+			w.seller.Expect(1, 2, 1)
+
+			// The next one is a purchase of its own, as is one with another body.
+			ask("3", "order")
+			w.seller.Expect(2, 3, 2)
+			ask("4", "another order")
+			w.seller.Expect(3, 4, 3)
+			if got := ask("5", "order"); got.Paid(t) == "" || got.Text != "order" {
+				t.Errorf("%s", got.Text)
+			}
+		})
+	}
+}
+
+// A payment that is over is not sent again, and none is made without a challenge.
+func TestProofOfPaymentThatIsOver(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	w := newWorld(t, func(s *setup) {
+		clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		s.pay.Clock, s.forward.Clock = clock, clock
+	})
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+		s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			if n == 1 {
+				rw.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			s.Receipt(rw, n)
+		}
+	})
+	w.get(s.URL + "/x")
+	ahead.Store(int64(58 * time.Second)) // too late for the payment, which is remembered
+	if a := w.get(s.URL + "/x"); a.StatusCode == http.StatusOK {
+		t.Errorf("%d: the payment may still move", a.StatusCode)
+	}
+	s.Expect(2, 1, 1)
 }
