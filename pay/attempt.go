@@ -138,6 +138,18 @@ func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
 	go func() { a.release(got(), true) }() // waited for by Close through background
 }
 
+// Ending notes that the last of the caller's answer is on its way, or, with false, that more comes after all. A call
+// that begins behind the last of an answer may be the caller's next one.
+func (a *Attempt) Ending(last bool) {
+	switch {
+	case a.hold == nil:
+	case last:
+		a.hold.write(a.payer.arrivals.step())
+	default:
+		a.hold.write(0)
+	}
+}
+
 func (a *Attempt) finish(answered, wait bool) {
 	if a.done {
 		return

@@ -100,11 +100,13 @@ func (p *Payer) identical(b *Begin, own *hold) []*hold {
 	return same
 }
 
-// write notes that all of the caller's answer is on its way.
+// write notes that all of the caller's answer is on its way. The first step counts; 0 takes it back.
 func (h *hold) write(step uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wrote = step
+	if h.wrote == 0 || step == 0 {
+		h.wrote = step
+	}
 }
 
 // written returns the step at which all of the caller's answer was on its way, 0 if it is not. A call that

@@ -78,6 +78,7 @@ type memo struct {
 	// onlyRepeat: there was no challenge, so no new payment is made.
 	onlyRepeat bool
 	placed     *pay.Redirects
+	tail       *tail        // of the answer; nil: it has no end but that of its body
 	earlier    *pay.Payment // as this call found it; nil for a new one
 }
 
@@ -150,10 +151,13 @@ func callOf(ctx context.Context) *Call {
 func (c *Call) Closing(connection ...string) { c.closes = c.closes || conns.Closes(connection...) }
 
 // Watch is for a door that does not end the call before its handler returns: it keeps the client's
-// connection until Finish.
+// connection until Finish. When a piece of the answer was written, such a door does not tell.
 func (c *Call) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.memo != nil {
+		c.memo.tail.close()
+	}
 	if !c.finished && c.watch == nil {
 		c.watch = conns.NewWatch(c.caller, false)
 	}
@@ -174,8 +178,8 @@ func (c *Call) left() bool { return c.caller.Err() != nil || conns.Gone(c.caller
 // Finish ends the call, after a send that is under way. Once is enough: what comes later changes
 // nothing. answered says that the upstream's answer was written to the client in full: the payment is
 // answered once the client has acknowledged it, see [conns.Watch]. Anything else leaves the payment
-// to the client's repeat. A door that tells its client of a failure of its own calls Finish(false) before
-// it does.
+// to the client's repeat, unless the answer's own end was written: see [tail]. A door that tells its client of a
+// failure of its own calls Finish(false) before it does.
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +187,10 @@ func (c *Call) Finish(answered bool) {
 	c.arrival.Decided()
 	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
-		m.attempt.Deliver(answered, c.acknowledged)
+		m.attempt.Deliver(answered || m.tail.delivered(), c.acknowledged)
+	}
+	if c.memo != nil {
+		c.memo.tail.finish()
 	}
 	c.watch.Drop()
 	c.watch = nil
@@ -195,9 +202,15 @@ func (c *Call) Finish(answered bool) {
 
 // acknowledged watches the end of the answer: see [pay.Attempt.Deliver].
 func (c *Call) acknowledged() func() bool {
-	w := c.watch
+	w := c.memo.tail.take()
+	if w == nil {
+		w = c.watch
+	}
 	if w == nil {
 		w = conns.NewWatch(c.caller, true)
+	}
+	if c.watch != w {
+		c.watch.Drop()
 	}
 	if c.watch = nil; w == nil {
 		return nil

@@ -34,11 +34,24 @@ type watched struct {
 	ended   func(error) // hears how the body ended; may be nil
 	over    func(complete bool)
 	once    sync.Once // over was called
+	tail    *tail     // nil: the answer has no end but that of the body
+	err     error     // which the body ended with, or is about to
 }
 
 func (b *watched) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+	if b.tail.written() && b.ended != nil {
+		b.ended(io.EOF)
+		b.ended = nil
+	}
+	n, err := 0, b.err
+	if err == nil {
+		n, err = b.ReadCloser.Read(p)
+		b.err = err
+	}
 	failpoint.Here(failpoint.ProxyPiece)
+	if b.tail.read(p[:n]) { // the next Read says that they were written
+		err = nil
+	}
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
 		StripOwn(b.resp.Trailer)
 	}
@@ -59,6 +72,9 @@ func (b *watched) end(complete bool) {
 }
 
 func (b *watched) Close() error {
+	if b.err == nil && b.tail.closing() {
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxReadOn)
+	}
 	err := b.ReadCloser.Close()
 	b.end(false)
 	if b.onClose != nil {

@@ -149,9 +149,16 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 	if client.Err() != nil { // it may still read, and its payment counts as unanswered
 		client = req.Context()
 	}
-	leave := context.AfterFunc(client, func() { cancel(context.Cause(client)) })
+	m.tail = follow(req.Context(), resp, m.attempt, func() { cancel(errReadOn) })
+	ends := m.tail
+	leave := context.AfterFunc(client, func() {
+		if !ends.left() {
+			cancel(context.Cause(client))
+		}
+	})
 	onClose(resp, func() {
 		leave()
+		ends.close()
 		cancel(nil)
 	})
 	return resp, nil

@@ -52,6 +52,8 @@ type sent struct {
 	begun     uint64 // the position when the watch was made
 	more      bool   // nothing was written since then, and something will be
 	corked    bool   // see cork
+	marked    bool   // see mark
+	got       bool   // all that was written before the mark is acknowledged
 }
 
 func duplicate(c *client, body, more bool) (s *sent, err error) {
@@ -95,6 +97,14 @@ func (s *sent) position() (info *unix.TCPInfo, end uint64) {
 // it go after 200 ms at the latest, when the other side has acknowledged what it has got (tcp(7)).
 func (s *sent) cork() {
 	s.corked = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) == nil
+}
+
+// mark makes what has been written so far the body of the answer.
+func (s *sent) mark() {
+	s.marked, s.more, s.end = true, false, 0
+	if !s.unix {
+		_, s.body = s.position()
+	}
 }
 
 func (s *sent) uncork() {
@@ -158,6 +168,14 @@ func (s *sent) await(closes bool) bool {
 // enough, because a server may write to such a connection. On a Unix socket there is no position, and what
 // the other side has not read when it closes the connection is an error.
 func (s *sent) look() (at uint64, all, lost bool) {
+	if !s.got {
+		at, all, lost = s.ask()
+		s.got = s.marked && all
+	}
+	return at, all || s.got, lost
+}
+
+func (s *sent) ask() (at uint64, all, lost bool) {
 	queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 	if err != nil {
 		return 0, false, true

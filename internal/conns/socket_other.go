@@ -23,6 +23,10 @@ func duplicate(*client, bool, bool) (*sent, error) { return nil, errors.ErrUnsup
 
 func (*sent) cork() {}
 
+func (*sent) mark() {}
+
+func (*sent) look() (uint64, bool, bool) { return 0, false, true }
+
 func (*sent) close() {}
 
 func (*sent) await(bool) bool { return false }

@@ -1,0 +1,140 @@
+package forward
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+// stream answers paid requests with events, and ends each answer when the test says so.
+func stream(s *proxytest.Seller, events ...string) (goOn, ended chan struct{}) {
+	goOn, ended = make(chan struct{}), make(chan struct{}, 64)
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		s.Receipt(rw, n)
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range events {
+			_, _ = io.WriteString(rw, event)
+			_ = http.NewResponseController(rw).Flush()
+		}
+		select {
+		case <-goOn:
+			_, _ = io.WriteString(rw, ": settled\n\n")
+			ended <- struct{}{}
+		case <-r.Context().Done():
+		}
+	}
+	s.Reuse = func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "again") }
+	return goOn, ended
+}
+
+// take reads an answer up to a text, and leaves. It returns the answer's payment.
+func take(t *testing.T, w *secure, c *http.Client, until string) (paymentID string) {
+	t.Helper()
+	resp, err := c.Do(proxytest.Request(t, "POST", w.shop("/v1/chat"), strings.NewReader("{}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got strings.Builder
+	for piece := make([]byte, 100); !strings.Contains(got.String(), until); {
+		n, err := resp.Body.Read(piece)
+		if got.Write(piece[:n]); err != nil {
+			t.Fatalf("%q %v", got.String(), err)
+		}
+	}
+	return resp.Header.Get(proxy.HeaderPayment)
+}
+
+// A client leaves when a stream has said that it ends, long before the connection does. It has its answer, and its
+// next call is a purchase. The seller is not cut off: it settles when its own side ends.
+func TestClientLeavesAtTheOwnEnd(t *testing.T) {
+	t.Parallel()
+	for _, last := range []string{"data: [DONE]\n\n", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"} {
+		ways(t, func(t *testing.T, a way) {
+			w := a.world(t)
+			goOn, ended := stream(w.seller, "data: {\"n\":1}\n\n", last)
+			c := w.buyer()
+			ids := map[string]bool{}
+			for range 3 {
+				id := take(t, w, c, strings.TrimSpace(last))
+				c.CloseIdleConnections()
+				ids[id] = true
+				if p := w.Closed(id); !p.Answered {
+					t.Fatal("an answer that was read to its own end does not count")
+				}
+			}
+			if len(ids) != 3 {
+				t.Errorf("%d payments of 3 calls", len(ids))
+			}
+			for range ids { // all of them are still being read
+				goOn <- struct{}{}
+				<-ended
+			}
+		})
+	}
+}
+
+// An answer that is left before its own end is given again.
+func TestClientLeavesBeforeTheOwnEnd(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		stream(w.seller, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", "data: {\"type\":\"message_start\"}\n\n")
+		c := w.buyer()
+		id := take(t, w, c, "message_start")
+		if p := w.Closed(id); p.Answered {
+			t.Error("an answer that was left in the middle counts")
+		}
+		if got := w.do(c, proxytest.Request(t, "POST", w.shop("/v1/chat"), strings.NewReader("{}"))); got.Text != "again" || got.Paid(t) != id {
+			t.Errorf("%q", got.Text)
+		}
+	})
+}
+
+// The body's terminator follows the last event at once. A client that closes its connection without reading it
+// breaks the connection off, and has its answer all the same.
+func TestTerminatorBehindTheOwnEnd(t *testing.T) {
+	t.Parallel()
+	if !conns.Looks {
+		t.Skip("the system does not tell")
+	}
+	for name, header := range map[string]string{"keeping": "", "closing": "\nConnection: close"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, s := newWorld(t), proxytest.NewSeller(t)
+			goOn, _ := stream(s, "data: {\"n\":1}\n\n", "data: [DONE]\n\n")
+			close(goOn)
+			for range 20 {
+				conn, err := net.Dial("tcp", w.addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.WriteString(conn, strings.ReplaceAll("GET "+s.URL+"/x HTTP/1.1\nHost: x"+header+w.login()+"\n\n", "\n", "\r\n"))
+				in := textproto.NewReader(bufio.NewReaderSize(conn, 16))
+				for line := ""; line != "data: [DONE]"; {
+					if line, err = in.ReadLine(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_ = conn.Close()
+			}
+			for _, p := range w.Payments() {
+				if p := w.Closed(p.ID); !p.Answered || p.State != pay.Settled {
+					t.Errorf("%s, answered %t", p.State, p.Answered)
+				}
+			}
+			if n := len(w.Payments()); n != 20 {
+				t.Errorf("%d payments of 20 calls", n)
+			}
+		})
+	}
+}
