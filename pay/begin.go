@@ -34,6 +34,8 @@ type CallIdentity struct {
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
+	// Earlier holds both as earlier versions have made and stored them, where that differs; zero: it does not.
+	Earlier struct{ Fingerprint, Identity Hash }
 	// Terms holds the terms of the challenge; zero: it offers nothing that can be paid.
 	Terms Terms
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.

@@ -59,7 +59,9 @@ type Request struct {
 type HTTPRequest struct {
 	Method string
 	URL    string
-	Body   Hash
+	Body   Hash // of what the body says, however it is parted
+	// Plain is the hash of the body as it came, by which earlier versions have recognized repeats. Zero: Body.
+	Plain Hash
 }
 
 // check refuses a malformed request: *InputError.

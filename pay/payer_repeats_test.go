@@ -270,3 +270,28 @@ func TestARepeatOutlivesItsWallet(t *testing.T) {
 		}
 	}
 }
+
+// Rows of before have hashes of bodies as they came. Their repeats find them all the same.
+func TestRowsOfAnEarlierIdentity(t *testing.T) {
+	t.Parallel()
+	for _, idem := range []string{"", "k-1"} {
+		w := newWorld(t, nil)
+		r := w.proxied("https://a.example/upload", "100", idem)
+		plain := pay.HashOf("as it came")
+		r.HTTP.Method, r.HTTP.Body = "POST", plain
+		left, err := w.payer.Open(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.Finish(false)
+		w.quiet()
+		r.HTTP = &pay.HTTPRequest{Method: "POST", URL: r.HTTP.URL, Body: pay.HashOf("what it says"), Plain: plain}
+		again, err := w.payer.Open(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Finish(true); again.Payment().ID != left.Payment().ID {
+			t.Errorf("key %q: another payment", idem)
+		}
+	}
+}

@@ -67,16 +67,27 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 		Attended: func(paymentID string) bool { return p.attended(paymentID, r.Arrival, r.Anew) },
 	}
 	if r.HTTP != nil {
-		body, _ := r.HTTP.Body.MarshalText()
-		id.Fingerprint = HashOf("http", r.HTTP.Method, r.HTTP.URL, string(body))
+		id.Fingerprint = r.HTTP.fingerprint(r.HTTP.Body)
+		if plain := r.HTTP.Plain; plain != (Hash{}) && plain != r.HTTP.Body {
+			id.Earlier.Fingerprint = r.HTTP.fingerprint(plain)
+			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
+		}
 	} else {
 		id.Fingerprint = HashOf("rest", r.URL, t.String())
 	}
-	id.Identity = HashOf(r.Task, hex.EncodeToString(id.Fingerprint[:]))
+	id.Identity = identityOf(r.Task, id.Fingerprint)
 	if r.IdempotencyKey == "" && r.Again == "" && r.Arrival != nil {
 		id.Arrival, id.Repeated = r.Arrival, cmp.Or(r.repeated, r.Arrival.repeated(id.Identity))
 	}
 	return id
+}
+
+func (r HTTPRequest) fingerprint(body Hash) Hash {
+	return HashOf("http", r.Method, r.URL, hex.EncodeToString(body[:]))
+}
+
+func identityOf(task string, fingerprint Hash) Hash {
+	return HashOf(task, hex.EncodeToString(fingerprint[:]))
 }
 
 // judgement gathers the limits that a new payment of a key must keep.

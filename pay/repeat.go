@@ -28,7 +28,7 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 		if p == nil || !p.Lives() || p.Retired {
 			return b.lost(v)
 		}
-		if p.Fingerprint != b.Fingerprint {
+		if p.Fingerprint != b.Fingerprint && (p.Fingerprint != b.Earlier.Fingerprint || p.Fingerprint == (Hash{})) {
 			if err := b.redirected(v); err != nil { // a client follows redirects with the key that it asked with
 				return Begun{}, false, err
 			}
@@ -45,8 +45,17 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 			return b.serve(p), true, nil
 		}
 	}
+	begun, found, err := b.awaited(v, b.Identity)
+	if err == nil && !found && b.Earlier.Identity != (Hash{}) {
+		begun, found, err = b.awaited(v, b.Earlier.Identity)
+	}
+	return begun, found, err
+}
+
+// awaited serves a call by a payment without an answer.
+func (b *Begin) awaited(v BeginView, identity Hash) (Begun, bool, error) {
 	var found *Begun
-	err := v.VisitAwaited(b.KeyID, b.Identity, b.Now, func(id string) (bool, error) {
+	err := v.VisitAwaited(b.KeyID, identity, b.Now, func(id string) (bool, error) {
 		if b.Attended != nil && b.Attended(id) {
 			return true, nil
 		}

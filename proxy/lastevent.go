@@ -149,7 +149,7 @@ func (e *lastEvent) hear(w eventWord) {
 	}
 }
 
-// eventWord is what an event says of the stream.
+// eventWord says what an event means for the stream.
 type eventWord int
 
 const (

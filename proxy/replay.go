@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net/http"
 	"reflect"
 	"sync"
+
+	"github.com/purserpay/purser/pay"
 )
 
 var (
@@ -32,7 +33,7 @@ type replay struct {
 	mu     sync.Mutex
 	cur    *reading // all others are cut
 	kept   kept
-	sum    hash.Hash
+	sum    *bodySum
 	err    error  // of src, io.EOF at its end
 	lost   error  // why the copy stops short, nil while it does not
 	ahead  []byte // read from src behind the end of such a copy, for the next reader
@@ -49,7 +50,7 @@ type reading struct {
 
 // newReplay wraps the body of a key's request, which must have one.
 func newReplay(req *http.Request, keyID string, s *spooler) *replay {
-	r := &replay{src: req.Body, kept: s.keep(keyID, req.ContentLength), sum: sha256.New()}
+	r := &replay{src: req.Body, kept: s.keep(keyID, req.ContentLength), sum: newBodySum(req.Header)}
 	if req.ContentLength > s.most {
 		r.lost = errTooLarge
 	}
@@ -154,7 +155,8 @@ func (r *replay) pass() {
 // one of errTooLarge, errQuota, errSpool, errGone and errIncomplete, it can still be sent once.
 func (r *replay) whole() (content, error) {
 	if r == nil {
-		return content{sum: sha256.Sum256(nil)}, nil
+		sum := pay.Hash(sha256.Sum256(nil))
+		return content{sum: sum, plain: sum}, nil
 	}
 	r.mu.Lock()
 	r.cur = nil
@@ -167,7 +169,8 @@ func (r *replay) whole() (content, error) {
 		passed, lost, err := r.passed || r.free, r.lost, r.err
 		if !passed && lost == nil && err == io.EOF { //nolint:errorlint // readers return it bare
 			defer r.mu.Unlock()
-			return content{replay: r, size: r.kept.size, sum: [sha256.Size]byte(r.sum.Sum(nil))}, nil
+			says, plain := r.sum.sums()
+			return content{replay: r, size: r.kept.size, sum: says, plain: plain}, nil
 		}
 		r.mu.Unlock()
 		switch {
@@ -210,7 +213,8 @@ func (r *replay) closeSource() { r.end.Do(func() { _ = r.src.Close() }) }
 type content struct {
 	replay *replay // nil: there is none
 	size   int64
-	sum    [sha256.Size]byte
+	sum    pay.Hash // by what it says: see bodySum
+	plain  pay.Hash // as it came
 }
 
 // gone reports whether the body has been given up, so that it cannot be sent any more.
