@@ -111,15 +111,13 @@ func (x *exchange) end(answered bool) {
 	}
 }
 
-// failed tells Caddy's error handlers about a payment that has left and brought no answer.
+// failed tells Caddy's error handlers why there is no answer, and of a payment that has left.
 func (x *exchange) failed(req *http.Request, err error) {
-	var lost *proxy.SendError
-	if !errors.As(err, &lost) {
-		return
+	if lost, ok := errors.AsType[*proxy.SendError](err); ok {
+		caddyhttp.SetVar(req.Context(), paymentVar, lost.Payment.ID)
 	}
-	caddyhttp.SetVar(req.Context(), paymentVar, lost.Payment.ID)
 	//nolint:bodyclose // a body in memory
-	caddyhttp.SetVar(req.Context(), reasonVar, proxy.ErrorResponse(req, lost).Header.Get(proxy.HeaderError))
+	caddyhttp.SetVar(req.Context(), reasonVar, proxy.ErrorResponse(req, err).Header.Get(proxy.HeaderError))
 }
 
 // answer watches how an answer to a paid request is taken.

@@ -33,7 +33,8 @@ import (
 //
 // After a request whose payment has left and brought no answer, the variables
 // {http.vars.purser.payment} and {http.vars.purser.reason} tell handle_errors which payment
-// it was and what is known of it. The latter also says why a 402 was not paid.
+// it was and what is known of it. The latter also says why a 402 was not paid, and why there is no
+// answer, such as upstream-tls.
 //
 // Every client of the site spends: on a listener that is not bound to loopback, an explicit
 // budget is required. Pages in a browser do not spend unless their origin is

@@ -27,6 +27,8 @@ func TestRefusalsWithoutTerms(t *testing.T) {
 		"plain text":     {"text/plain; charset=utf-8", "no \x1b[2Jfunds\r\n\u202e", "no [2Jfunds"},
 		"a long text":    {"text/plain", strings.Repeat("y", 90000), strings.Repeat("y", 300) + "…"},
 		"markup":         {"application/json", `{"error":"<b onclick=x>no</b> <!-- pay again -->a < b"}`, "no a < b"},
+		"a JSON text":    {"application/json", `"expired"`, "expired"},
+		"a JSON list":    {"application/json", `[{"msg":"expired"}]`, "expired"},
 		"a page":         {"text/html", "<html>no</html>", ""},
 		"numbers":        {"application/json", `{"error":402,"message":null}`, ""},
 		"no JSON":        {"application/json", `{"error":"x"`, ""},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -29,23 +30,29 @@ const maxAround = 3
 // are JSON, or text that is no page.
 func sellersWords(header http.Header, body []byte) string {
 	body = decoded(body, header.Get("Content-Encoding"))
-	if strictjson.Kind(body) == '{' {
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	switch first := strictjson.Kind(body); {
+	case first == '{' || first == '[' || first == '"' && kind != "text/plain":
 		if !json.Valid(body) || strictjson.Nesting(body) > 32 {
 			return ""
 		}
+		if text, is := strictjson.Unquote(bytes.TrimSpace(body)); is {
+			return pay.Words(text)
+		}
+		if body = object(body); body == nil {
+			return ""
+		}
 		return wordsIn(body, 0)
-	}
-	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-	if kind != "text/plain" || !utf8.Valid(body) {
+	case kind != "text/plain" && (kind != "" || first == '<'), !utf8.Valid(body):
 		return ""
 	}
 	return pay.Words(string(body))
 }
 
 // wordsIn returns the words of a valid JSON object.
-func wordsIn(object []byte, depth int) string {
+func wordsIn(body []byte, depth int) string {
 	members := map[string]json.RawMessage{}
-	for name, value := range strictjson.Members(object) {
+	for name, value := range strictjson.Members(body) {
 		members[name] = value
 	}
 	first := func(names []string) string {
@@ -64,14 +71,8 @@ func wordsIn(object []byte, depth int) string {
 		return reason
 	}
 	for _, name := range around {
-		value := []byte(members[name])
-		if strictjson.Kind(value) == '[' {
-			for element := range strictjson.Elements(value) {
-				value = element
-				break
-			}
-		}
-		if strictjson.Kind(value) != '{' {
+		value := object(members[name])
+		if value == nil {
 			continue
 		}
 		if inner := wordsIn(value, depth+1); inner != "" && inner != reason {
@@ -79,6 +80,20 @@ func wordsIn(object []byte, depth int) string {
 		}
 	}
 	return pay.Words(reason)
+}
+
+// object returns a valid JSON value if it is an object, or a list that begins with one.
+func object(value []byte) []byte {
+	if strictjson.Kind(value) == '[' {
+		for element := range strictjson.Elements(value) {
+			value = element
+			break
+		}
+	}
+	if strictjson.Kind(value) != '{' {
+		return nil
+	}
+	return value
 }
 
 // wordsOf reads what a seller says in an answer. A body that does not end is cut off.
@@ -94,7 +109,7 @@ func wordsOf(resp *http.Response, patience time.Duration) string {
 // alone.
 func speaks(resp *http.Response) bool {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return kind == "application/json" || kind == "application/problem+json" || kind == "text/plain" && resp.ContentLength > 0
+	return kind == "application/json" || strings.HasSuffix(kind, "+json") || kind == "text/plain" && resp.ContentLength > 0
 }
 
 // Words for a 402 that is not about the payment.
