@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -118,5 +120,19 @@ func TestUnseenPayment(t *testing.T) {
 			}
 			s.Expect(2, 2, 1)
 		})
+	}
+}
+
+// A request that ends with its client is not called an upstream's fault.
+func TestGivenUpRequest(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	req := proxytest.Request(t, "GET", "http://shop.test/x", nil)
+	for reason, r := range map[string]*http.Request{DeclinedCallerGone: req.WithContext(ctx), reasonUnreachable: req} {
+		a, err := proxytest.Read(ErrorResponse(r, fmt.Errorf("sending: %w", context.Canceled)), nil)
+		if err != nil || a.StatusCode != http.StatusBadGateway || a.Header.Get(HeaderError) != reason {
+			t.Errorf("%d %v, %v; want %s", a.StatusCode, a.Header, err, reason)
+		}
 	}
 }
