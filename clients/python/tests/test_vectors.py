@@ -231,6 +231,9 @@ def test_repeats(make: Make, case: dict[str, Any]) -> None:
 def test_paid_answers(make: Make, case: dict[str, Any]) -> None:
     asked, (seller, serve) = FakePurser(), sold(case["answers"])
     client, expect = make(serve, asked), case["expect"]
+    common = json.loads(base64.b64decode(signature()))
+    signed = base64.b64encode(json.dumps({**common, **case.get("payment", {})}).encode()).decode()
+    asked.pay = lambda _: says_json(200, paid_answer(signed))
     if "code" in expect:
         with pytest.raises(purserpay.PurserError) as caught:
             client.buy(Buy())
@@ -241,6 +244,11 @@ def test_paid_answers(make: Make, case: dict[str, Any]) -> None:
         assert client.buy(Buy()).status == expect["status"]
     assert len(seller.payments) == expect["sends"]
     assert [json.loads(seen.body)["receipt"] for seen in asked.receipts] == expect["posted"]
+    last = json.loads(base64.b64decode(seller.payments[-1]))
+    assert last == {**common, **expect.get("slim", case.get("payment", {}))}
+    for seen in seller.seen:
+        asks = "no-cache" if seller.payment(seen) else None
+        assert [seen.headers.get(name) for name in ("cache-control", "pragma")] == [asks, asks]
 
 
 @pytest.mark.parametrize("case", cases("urls.json"))

@@ -1,4 +1,5 @@
 // The same for axios, which is known here by its form only: it is no dependency.
+import { binaryOf } from "./base64.js";
 import { digestOf, keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
@@ -7,6 +8,7 @@ import { discard } from "./http.js";
 import { bareUrl, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
+import { inPage, notCached } from "./slim.js";
 
 /** The members of an axios configuration that are needed here. */
 export interface AxiosConfig {
@@ -202,8 +204,16 @@ class Call {
     signal: AbortSignal,
   ): Promise<Sent<AxiosAnswer>> {
     const there = moved ? this.#at(url) : {};
-    const headers = { ...plain(there.headers ?? this.config.headers), [payment.name]: payment.value };
-    const answer = await this.#exchange({ ...there, ...this.#notFollowing(), headers, signal, cancelToken: undefined });
+    const given = there.headers ?? this.config.headers;
+    const headers = { ...plain(given), [payment.name]: payment.value };
+    const how = this.#notFollowing();
+    if (inPage()) how["fetchOptions"] = { ...plain(how["fetchOptions"]), cache: "no-store" };
+    else {
+      const asked = notCached(readerOf(given)("Cache-Control"));
+      for (const name of Object.keys(headers)) if (/^(cache-control|pragma)$/i.test(name)) Reflect.deleteProperty(headers, name);
+      Object.assign(headers, { "Cache-Control": asked, Pragma: "no-cache" });
+    }
+    const answer = await this.#exchange({ ...there, ...how, headers, signal, cancelToken: undefined });
     return this.#sent(answer, url, signal, this.config.maxRedirects !== 0);
   }
 
@@ -214,6 +224,7 @@ class Call {
       status: answer.status,
       header,
       challenge: () => challengeOf(answer, this.payer.settings.challengeHeaders).catch(() => undefined),
+      page: async () => binaryOf((await dataOf(answer)) ?? new Uint8Array()),
       discard: () => {
         discard(answer.data);
       },
@@ -292,11 +303,15 @@ function answerIn(error: unknown): AxiosAnswer | undefined {
 async function challengeOf(answer: AxiosAnswer, extra: readonly string[]): Promise<Challenge | undefined> {
   const challenge = headerChallenge(readerOf(answer.headers), extra);
   if (challenge) return challenge;
-  const { data } = answer;
-  if (typeof data === "string") return bodyChallenge(new TextEncoder().encode(data));
-  if (data instanceof ArrayBuffer || data instanceof Blob) return bodyChallenge(new Uint8Array(await new Response(data).arrayBuffer()));
-  if (data instanceof Uint8Array) return bodyChallenge(data);
-  return undefined; // a stream stays the program's
+  const data = await dataOf(answer);
+  return data && bodyChallenge(data);
+}
+
+/** Returns an answer's body. */
+async function dataOf({ data }: AxiosAnswer): Promise<Uint8Array | undefined> {
+  if (typeof data === "string") return new TextEncoder().encode(data);
+  if (data instanceof ArrayBuffer || data instanceof Blob) return new Uint8Array(await new Response(data).arrayBuffer());
+  return data instanceof Uint8Array ? data : undefined; // a stream stays the program's
 }
 
 /** Finds the URL of an answer, in the ways of Node and of XMLHttpRequest. */

@@ -10,12 +10,16 @@ import {
   maxChallengeTime,
   objectStart,
 } from "./challenge.js";
+import { binaryOf } from "./base64.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
 import { cap, type Fetch, needKey, type PaymentOptions, time } from "./options.js";
 import { Payer, type Sent, type Terms } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
+import { inPage, notCached } from "./slim.js";
 import { deadline } from "./time.js";
+
+const maxPageBytes = 16 << 10;
 
 /** The options of a paying fetch: all of fetch's own, and the terms of this logical request's payment. */
 export interface PayingInit extends RequestInit, Terms {
@@ -144,6 +148,11 @@ class Call {
     const init: RequestInit = { ...this.#again(url, this.#method, this.#kept?.again?.()), redirect: "manual", signal };
     const headers = init.headers as Headers;
     headers.set(header.name, header.value);
+    if (inPage()) init.cache = "no-store";
+    else {
+      headers.set("Cache-Control", notCached(headers.get("Cache-Control")));
+      headers.set("Pragma", "no-cache");
+    }
     const mode = this.#init.redirect ?? this.#request?.redirect ?? "follow";
     return this.#sent(await this.#submit(url, init), url, mode, signal);
   }
@@ -155,6 +164,7 @@ class Call {
       status: response.status,
       header: (name) => response.headers.get(name),
       challenge: () => challengeOf(response, challengeHeaders).catch(() => undefined),
+      page: () => pageOf(response),
       discard: () => {
         discard(response.body);
       },
@@ -226,6 +236,14 @@ async function challengeOf(response: Response, extra: readonly string[]): Promis
     .catch(() => ({ bytes: new Uint8Array(), complete: false })) // the program will see
     .finally(limit.clear);
   return complete ? bodyChallenge(bytes) : undefined;
+}
+
+/** The beginning of an answer's text, whose body stays readable. */
+async function pageOf(response: Response): Promise<string> {
+  const limit = deadline(maxChallengeTime, "an answer");
+  const read = readUpTo(response.clone().body, maxPageBytes, undefined, limit.signal);
+  const { bytes } = await read.catch(() => ({ bytes: new Uint8Array() })).finally(limit.clear); // the program will see
+  return binaryOf(bytes);
 }
 
 function strip(headers: Headers): void {

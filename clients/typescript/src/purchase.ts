@@ -22,6 +22,7 @@ import { Connection } from "./http.js";
 import { type Identity, Memory, type Remembered } from "./memory.js";
 import { bareUrl, cap, parseAmount, time, type PaymentOptions, type PurserOptions, type Settings, settings, usdc } from "./options.js";
 import { aside, Receipts, tell } from "./receipts.js";
+import { headerTooLarge, slim } from "./slim.js";
 import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
 
@@ -68,6 +69,8 @@ export interface Sent<R> {
   readonly hidden?: boolean;
   /** The challenge in it, the answer staying readable. */
   challenge(): Promise<Challenge | undefined>;
+  /** The beginning of its text, the answer staying readable. */
+  readonly page: () => Promise<string>;
   /** The answer is not needed. */
   discard(): void;
 }
@@ -393,17 +396,27 @@ class Purchase<R extends object> {
   /** The same payment, once and as often again as the settings say. */
   async #send(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
     const { paidTimeout, resends } = this.agreed;
+    let { header } = paid;
     for (let n = 0; ; n++) {
       let sent: Sent<R> | undefined;
       let failure: unknown;
       const limit = deadline(paidTimeout, "the seller", signal);
       try {
         this.#sent = true;
-        sent = await orAborted(this.bill.send(paid.header, limit.signal), limit.signal);
+        sent = await orAborted(this.bill.send(header, limit.signal), limit.signal);
       } catch (error) {
         failure = error;
       } finally {
         limit.clear();
+      }
+      if (sent && header === paid.header && (await headerTooLarge(sent.status, sent.header, sent.page))) {
+        const value = slim(header.value);
+        if (value !== undefined) {
+          header = { ...header, value };
+          sent.discard();
+          n--; // it is the same send
+          continue;
+        }
       }
       if (sent && (!unclearStatus.has(sent.status) || receiptOf(sent.header) !== null)) return sent;
       if (!sent && signal?.aborted) throw this.#givenUp(signal, true, failure);

@@ -205,6 +205,7 @@ function says(said: Said): Promise<Response> {
 function world(purser: (n: number) => Said, seller: (n: number) => Said, options: Partial<PaymentOptions> = {}, moves = false) {
   const pays: Record<string, string>[] = [];
   const receipts: string[] = [];
+  const paid: Headers[] = [];
   let sends = 0;
   const purserFetch: Fetch = (input, init) => {
     const body = JSON.parse(String(init?.body)) as Record<string, string>;
@@ -214,12 +215,16 @@ function world(purser: (n: number) => Said, seller: (n: number) => Said, options
   };
   let led = 0;
   const fetch: Fetch = async (input, init) => {
-    if (new Headers(init?.headers).has("PAYMENT-SIGNATURE")) return says(seller(sends++));
+    const headers = new Headers(init?.headers);
+    if (headers.has("PAYMENT-SIGNATURE")) {
+      paid.push(headers);
+      return says(seller(sends++));
+    }
     const answer = await says({ status: 402, headers: [["PAYMENT-REQUIRED", challenge()]], body: "{}" });
     const from = { url: moves ? `${String(input)}?led=${++led}` : String(input), redirected: moves };
     return Object.defineProperties(answer, { url: { value: from.url }, redirected: { value: from.redirected } });
   };
-  return { fetch: wrapFetch(fetch, { apiKey, baseUrl, purserFetch, ...options }), pays, receipts, sends: () => sends };
+  return { fetch: wrapFetch(fetch, { apiKey, baseUrl, purserFetch, ...options }), pays, receipts, paid, sends: () => sends };
 }
 
 describe("repeats", { concurrency: true }, () => {
@@ -256,12 +261,17 @@ describe("repeats", { concurrency: true }, () => {
 describe("paid answers", { concurrency: true }, () => {
   interface Case {
     name: string;
+    /** What purser hands out, beside the usual payment. */
+    payment?: object;
     answers: Said[];
-    expect: { sends: number; posted: string[]; status?: number; code?: string; reason?: string };
+    expect: { sends: number; posted: string[]; status?: number; code?: string; reason?: string; slim?: object };
   }
   for (const c of vectors<{ cases: Case[] }>("paid.json").cases) {
     it(c.name, async () => {
-      const w = world(() => "pays", (n) => c.answers[n] ?? "lost");
+      const common = JSON.parse(atob(signature())) as object;
+      const value = (more?: object) => btoa(JSON.stringify({ ...common, ...more }));
+      const pays = { status: 200, body: JSON.stringify(ok({ paymentSignature: value(c.payment) })) };
+      const w = world(() => pays, (n) => c.answers[n] ?? "lost");
       const answer = w.fetch("https://api.example.com/paid");
       if (c.expect.code === undefined) assert.equal((await answer).status, c.expect.status);
       else {
@@ -271,6 +281,11 @@ describe("paid answers", { concurrency: true }, () => {
       }
       assert.equal(w.sends(), c.expect.sends);
       assert.deepEqual(w.receipts, c.expect.posted);
+      for (const [name, want] of [["Cache-Control", "no-cache"], ["Pragma", "no-cache"]] as const) {
+        assert.deepEqual(w.paid.map((h) => h.get(name)), w.paid.map(() => want));
+      }
+      const last: unknown = JSON.parse(atob(w.paid.at(-1)?.get("PAYMENT-SIGNATURE") ?? ""));
+      assert.deepEqual(last, { ...common, ...(c.expect.slim ?? c.payment) });
     });
   }
 });

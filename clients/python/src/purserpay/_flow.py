@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _calls as calls
 from . import _caps as caps
+from . import _slim
 from . import _wire as wire
 from ._amounts import usdc_text
 from ._errors import (
@@ -393,13 +394,14 @@ class Purchase:
         left = self._options.resends
         given = self._request.terms.paid_timeout
         timeout = self._options.paid_timeout if given is None else given
+        signature = result.payment_signature
         while True:
             self._sent = True
             wait: float | None = None
             cause: BaseException | None = None
             reply: Reply | None = None
             try:
-                reply = self.reply = yield Send(result.payment_header, result.payment_signature, timeout)
+                reply = self.reply = yield Send(result.payment_header, signature, timeout)
             except SendError as error:
                 cause = error.__cause__
             else:
@@ -408,6 +410,11 @@ class Purchase:
                     body = yield Hold(reply)
                     yield from self._report(reply)
                     raise self._rejected(reply, body)
+                less = _slim.slim(signature) if signature == result.payment_signature else None
+                if less is not None and (yield from self._too_large(reply)):
+                    signature = less
+                    yield Discard(reply)
+                    continue
                 if reply.status not in UNCLEAR or wire.receipt_in(reply.headers) is not None:
                     break
                 wait = calls.retry_after(reply.headers)
@@ -422,6 +429,14 @@ class Purchase:
             raise self._unclear(f"the paid request had no answer: {type(cause).__name__}") from cause
         yield from self._report(reply)
         return reply
+
+    def _too_large(self, reply: Reply) -> Steps[bool]:
+        """Whether a front has found the header too large, and nothing says that the seller has seen the payment."""
+        if _slim.seen(reply.headers) or reply.status not in _slim.TOO_LARGE + _slim.MAY_BE_TOO_LARGE:
+            return False
+        if reply.status in _slim.TOO_LARGE:
+            return True
+        return _slim.short(reply.headers) and _slim.says_too_large((yield Hold(reply)))
 
     def _report(self, reply: Reply) -> Steps[None]:
         receipt = wire.receipt_in(reply.headers)

@@ -148,7 +148,7 @@ class _Wire:
     def _paid(self, step: flow.Send) -> tuple[Any, dict[str, Any]]:
         """Make a copy of the request with a payment, which may take longer than the program usually waits."""
         headers = self._library.Headers(self._request.headers)
-        headers[step.name] = step.value
+        headers.update(step.headers(headers.get("cache-control")))
         given = self._request.extensions.get("timeout") or {}
         timeouts = {name: given.get(name) or step.timeout for name in ("connect", "pool", "write")}
         timeouts["read"] = step.timeout

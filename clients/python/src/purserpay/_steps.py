@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ._amounts import usdc
 from ._context import Terms, given_terms
+from ._slim import not_cached
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -97,6 +98,13 @@ class Send:
     name: str
     value: str = field(repr=False)
     timeout: float  # seconds, to the headers of the answer
+
+    def headers(self, given: str | None) -> dict[str, str]:
+        """What goes with the request beside its own: the payment, and that no cache is to answer it.
+
+        ``given`` is what the program says to caches.
+        """
+        return {self.name: self.value, "Cache-Control": not_cached(given), "Pragma": "no-cache"}
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,8 @@ class _Wire:
             timeout, protocol.read_timeout = protocol.read_timeout, step.timeout
             return await own(connection)
 
-        request.headers[step.name] = step.value
+        given = request.headers.copy()
+        request.headers.update(step.headers(", ".join(given.getall("Cache-Control", []))))
         request.send = patient
         try:
             with anyio.fail_after(step.timeout):
@@ -197,7 +198,8 @@ class _Wire:
         except Exception as error:
             raise flow.SendError from error
         finally:  # the payment is not to be sent again by anything else
-            request.headers.popall(step.name, None)
+            request.headers.clear()
+            request.headers.extend(given)
             request.send = own
             if protocol is not None:
                 protocol.read_timeout = timeout

@@ -191,7 +191,7 @@ class _Wire:
 
     async def send(self, step: flow.Send) -> flow.Reply:
         request = self._sent.copy()
-        request.headers[step.name] = step.value
+        request.headers.update(step.headers(_text(request.headers.get("cache-control"))))
         if isinstance(self._body, bodies.File):
             self._body.rewind()
         # urllib3 sends with the first of them.

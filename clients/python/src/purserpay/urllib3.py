@@ -218,7 +218,8 @@ class _Wire:
 
     async def send(self, step: flow.Send) -> flow.Reply:
         headers = self.headers.copy()
-        headers[step.name] = step.value
+        for name, value in step.headers(headers.get("cache-control")).items():
+            headers[name] = value
         if isinstance(self._again, bodies.File):
             self._again.rewind()
         # What the program, or else the pool, says of times.
