@@ -44,6 +44,10 @@ type App struct {
 	// at least 60d, or off, which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
 	Retain string `json:"retain,omitempty"`
 
+	// AnswerTimeout is the time that a seller has from the end of a request to the header of its answer, such
+	// as 30m. A client that announces a longer one has that. Default: {env.PURSER_ANSWER_TIMEOUT}, else 15m.
+	AnswerTimeout string `json:"answer_timeout,omitempty"`
+
 	// RPCURL is the JSON-RPC of the first network, for balances and evidence. Default:
 	// {env.PURSER_RPC_URL}; without one, what a facilitator or seller does not tell stays unknown.
 	RPCURL string `json:"rpc_url,omitempty"`

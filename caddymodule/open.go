@@ -99,9 +99,8 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: home.observer(), Tracer: tracing.Tracer{Version: Version()},
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
-		Failures: a.settings.failures, Retain: a.settings.retain,
-		ApprovalWait: a.settings.approvalWait, ApprovalExpiry: a.settings.approvalExpiry,
-		Names: a.settings.names(),
+		Failures: a.settings.failures, Retain: a.settings.retain, Names: a.settings.names(),
+		ApprovalWait: a.settings.approvalWait, ApprovalExpiry: a.settings.approvalExpiry, SendTimeout: a.settings.answerTimeout,
 	}
 	if shared, ok := home.store.(interface{ Now() time.Time }); ok { // leases count by its clock
 		o.Clock, o.Time = shared.Now, pay.NewTimekeeper(shared.Now).CountsBy("the database")

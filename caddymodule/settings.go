@@ -52,6 +52,7 @@ type settings struct {
 	dailyGiven     bool          // the daily budget is not the shipped default
 	approvalWait   time.Duration // 0: requests do not wait
 	approvalExpiry time.Duration
+	answerTimeout  time.Duration
 	networks       []x402.Network
 	schemes        []string
 	rpcs           map[string]networkRPCs // by network
@@ -73,6 +74,7 @@ func (a *App) resolve() (s settings, err error) {
 	err = cmp.Or(
 		a.resolveStore(&s), a.resolveKeys(&s),
 		set(&s.retain, option{"retain", "PURSER_RETAIN", off}.retain, a.Retain),
+		set(&s.answerTimeout, option{"answer_timeout", "PURSER_ANSWER_TIMEOUT", ""}.duration, a.AnswerTimeout),
 		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
 		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
 		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),

@@ -99,14 +99,17 @@ func (a *Attempt) unsent(reason string) Outcome {
 func (a *Attempt) fresh() bool { return freshPayload(a.how, a.revived, a.row.RefusedAt) }
 
 // SendContext returns the context of a send. It outlives the caller, ends when the lease is lost,
-// and is bounded by the configured send timeout.
-func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
+// and is bounded by the configured send timeout, or by least if that is longer.
+func (a *Attempt) SendContext(least time.Duration) (context.Context, context.CancelFunc) {
 	base := context.WithoutCancel(a.caller)
 	if a.hold != nil {
 		base = a.hold.sending
 	}
-	return context.WithTimeout(base, a.payer.opts.SendTimeout)
+	return context.WithTimeout(base, max(least, a.payer.opts.SendTimeout))
 }
+
+// SendTimeout returns the time that bounds one send.
+func (p *Payer) SendTimeout() time.Duration { return p.opts.SendTimeout }
 
 // Finish releases the lease. answered reports that the caller got its answer in full and without an
 // error status. Otherwise the payment waits for the caller's repeat. Finish does not wait until the

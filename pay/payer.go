@@ -50,7 +50,7 @@ type Options struct {
 	NoPlans bool
 	// Failures bound the attempts of a key that end refused or void, and its quotes.
 	Failures FailureBounds
-	// SendTimeout bounds one send. Default: 300 s.
+	// SendTimeout bounds one send. Default: 15 min, because models and video jobs take their time.
 	SendTimeout time.Duration
 	// Retain is the time for which closed payments are kept, at least MinRetain; 0: for ever.
 	Retain time.Duration
@@ -170,7 +170,7 @@ func New(o Options) (*Payer, error) {
 	}
 	o.Names.Approve = cmp.Or(o.Names.Approve, "approve Permit2 for")
 	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
-	setDefault(&o.SendTimeout, 300*time.Second)
+	setDefault(&o.SendTimeout, 15*time.Minute)
 	setDefault(&o.RepeatWait, 30*time.Second)
 	setDefault(&o.RepeatPoll, 250*time.Millisecond)
 	setDefault(&o.ApprovalExpiry, time.Hour)

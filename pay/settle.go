@@ -98,7 +98,7 @@ func (a *Attempt) settle() error {
 	if a.caller.left() {
 		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: "caller gone between verification and settlement", Cause: ErrCallerGone}
 	}
-	ctx, cancel := a.SendContext()
+	ctx, cancel := a.SendContext(0)
 	defer cancel()
 	settling, settled := a.payer.stage(ctx, "settle", a.row.ID)
 	failpoint.Here(failpoint.BeforeSettle)
@@ -133,7 +133,7 @@ const refusalWait = 5 * time.Second
 // verify shows the payload to our facilitator: nil when it is accepted or settled already. A
 // refusal counts only for a fresh payload: see [freshPayload].
 func (a *Attempt) verify(x Exchange) error {
-	ctx, cancel := a.SendContext()
+	ctx, cancel := a.SendContext(0)
 	defer cancel()
 	verifying, verified := a.payer.stage(ctx, "verify", a.row.ID)
 	failpoint.Here(failpoint.BeforeVerify)

@@ -95,7 +95,7 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 // So a paid request has a form that it does not repeat, and is repeated here only if nothing of it was
 // written, or if the seller says that it did not process it.
 func (t *Transport) send(req *http.Request, call *Call) (resp *http.Response, seen *sendTrace, err error) {
-	sending, end := call.memo.attempt.SendContext()
+	sending, end := call.memo.attempt.SendContext(announced(req.Header))
 	defer end()
 	left, stale := false, false
 	for n := 0; ; n++ {
@@ -122,7 +122,7 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 	// Until the response headers are there the send is the payment's, after that the body
 	// is the caller's.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
-	sending, endSend := call.memo.attempt.SendContext()
+	sending, endSend := m.attempt.SendContext(announced(req.Header))
 	stopSending := context.AfterFunc(sending, func() { cancel(context.Cause(sending)) })
 
 	traced, sent := m.attempt.Send(ctx)

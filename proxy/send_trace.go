@@ -27,14 +27,15 @@ type sendTrace struct {
 var errMisled = errors.New("the connection leads where the request must not go")
 
 // lookOn adds the hooks of an unpaid send to ctx. They are few, because net/http joins them with those
-// of the door by reflection.
-func (t *sendTrace) lookOn(ctx context.Context) context.Context {
+// of the door by reflection. written is one of them.
+func (t *sendTrace) lookOn(ctx context.Context, written func(httptrace.WroteRequestInfo)) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			addr := info.Conn.RemoteAddr()
 			t.peer.Store(&addr)
 		},
 		Got1xxResponse: stripInformational,
+		WroteRequest:   written,
 	})
 }
 

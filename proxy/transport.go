@@ -80,13 +80,14 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 
 // pass sends a request that is not paid for.
 func (t *Transport) pass(req *http.Request, seen *sendTrace) (*http.Response, string, error) {
-	out := req.WithContext(seen.lookOn(req.Context()))
+	waiting := t.answerTime(req)
+	out := req.WithContext(seen.lookOn(waiting.ctx, waiting.written))
 	if hasOwn(out.Header) {
 		out.Header = out.Header.Clone()
 		StripOwn(out.Header)
 	}
 	resp, err := t.sendThrough(out)
-	if err == nil {
+	if err = waiting.over(err); err == nil {
 		resp, err = guarded(resp)
 	}
 	if err != nil {

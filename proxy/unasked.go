@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// unasked says why no program asks for the content behind a request, "" if one may. Browsers
+// unasked says why a request asks for no content that a program reads, "" if it may. Browsers
 // make such requests by themselves, and buying for them spends money on what no program reads.
 func unasked(req *http.Request) string {
 	h := req.Header
@@ -51,7 +51,7 @@ func iconOf(req *http.Request) bool {
 	return name == "/favicon.ico" || strings.HasPrefix(name, "/apple-touch-icon") && strings.HasSuffix(name, ".png")
 }
 
-// unaskedError says why no program asks for the content that a request would buy.
+// unaskedError says why a request buys nothing.
 type unaskedError string
 
 func (e unaskedError) Error() string { return string(e) }

@@ -59,9 +59,6 @@ type Options struct {
 	MaxKeyRequests int
 	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
 	IdleTunnel time.Duration
-	// HeaderTimeout bounds the time from the end of a request to its response headers. Default:
-	// 300 s. A paid request is bounded by the Payer's SendTimeout as well.
-	HeaderTimeout time.Duration
 }
 
 // Proxy is the forward proxy. Every proxy request needs credentials.
@@ -101,7 +98,7 @@ func New(o Options) (*Proxy, error) {
 		o.Clock = failpoint.Now
 	}
 	o.Observer, o.Logger = cmp.Or(o.Observer, proxy.Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	upstream := newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })
+	upstream := newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots) })
 	transport, err := proxy.NewTransport(proxy.TransportOptions{
 		PayOptions: o.PayOptions, Payer: o.Payer, Next: upstream, Door: pay.DoorProxy, Logger: o.Logger, Clock: o.Clock,
 	})

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -116,8 +115,9 @@ func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (
 const upstreamPing = 30 * time.Second
 
 // newUpstream makes the transport that the proxy sends with. It adds nothing to requests and decodes
-// nothing in answers. Every connection goes through the guard, and every certificate is verified.
-func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
+// nothing in answers. Every connection goes through the guard, and every certificate is verified. The time
+// to the header of an answer is bounded by the paying transport.
+func newUpstream(g *guard.Dialer, roots *x509.CertPool) *http.Transport {
 	d := &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 	return &http.Transport{
 		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
@@ -126,7 +126,6 @@ func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Durat
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true, // as it is not by itself with dialers
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: upstreamPing},
-		ResponseHeaderTimeout:  cmp.Or(headerTimeout, 300*time.Second),
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 1 << 20,
 		MaxIdleConns:           512,

@@ -22,7 +22,7 @@ import (
 func upstreamPools(t *testing.T, roots *x509.CertPool) *pools {
 	t.Helper()
 	g := guard.NewDialer(guard.Options{Rules: guard.Rules{AllowLoopback: true}})
-	p := newPools(func() *http.Transport { return newUpstream(g, roots, 0) })
+	p := newPools(func() *http.Transport { return newUpstream(g, roots) })
 	t.Cleanup(p.CloseIdleConnections)
 	return p
 }
