@@ -21,13 +21,13 @@ const (
 // Clock tells how our clock compares with those of others.
 func (p *Payer) Clock() ClockState { return p.time.State() }
 
-// clockRefusal returns why no new payment may be made by our clock, or nil. If no source has told
-// its time of late, or one stops payments, they are asked first. Silence stops nothing.
-func (p *Payer) clockRefusal(ctx context.Context) error {
-	err := p.time.wrong()
+// clockRefusal returns why no new payment of this validity may be made by our clock, or nil. If no source has
+// told its time of late, or one stops payments, they are asked first. Silence stops nothing.
+func (p *Payer) clockRefusal(ctx context.Context, validity time.Duration) error {
+	err := p.time.refuses(validity)
 	if p.time.compares() && (err != nil || !p.time.known()) {
 		p.askTime(ctx)
-		err = p.time.wrong()
+		err = p.time.refuses(validity)
 	}
 	return err
 }

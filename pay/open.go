@@ -284,7 +284,7 @@ func (p *Payer) try(by caller, r *Request) (_ *Attempt, busy *Payment, _ error) 
 // journal has the store decide. The hold is that of a payment whose lease the call now has, else nil.
 func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	if b.New != nil {
-		b.Declined = p.clockRefusal(by)
+		b.Declined = p.clockRefusal(by, b.New.validity())
 	}
 	var h *hold
 	id := b.Again

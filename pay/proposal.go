@@ -154,6 +154,9 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	return row
 }
 
+// validity returns the time for which the authorization of a new payment is valid by our clock.
+func (p *Payment) validity() time.Duration { return p.ValidBefore().Sub(p.Created) }
+
 // shortWait is not kept in rows.
 const shortWait = 100 * time.Millisecond
 

@@ -78,7 +78,7 @@ func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
 		return q, err
 	}
 	if b.New != nil {
-		b.Declined = p.clockRefusal(ctx)
+		b.Declined = p.clockRefusal(ctx, b.New.validity())
 	}
 	b.Now, b.Dry = p.now().UTC(), true
 	begun, err := p.store.Begin(ctx, b)

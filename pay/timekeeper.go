@@ -42,6 +42,9 @@ const (
 	clockCalm  = 20 * time.Second
 	// clockStop is from where a difference stops new payments, and a block is no evidence.
 	clockStop = 2 * time.Minute
+	// clockSpare is what must be left of an authorization by the clock of a source: facilitators refuse
+	// one that ends within 6 s.
+	clockSpare = 6 * time.Second
 	// clockKept bounds the age of a sighting, so that a clock that jumps leaves all behind.
 	clockKept = clockStop
 )
@@ -190,6 +193,14 @@ func (t *trail) far(now time.Time) bool {
 	return t.fresh(now) && t.last.far() && t.before.far() && (t.last.ahead > 0) == (t.before.ahead > 0)
 }
 
+// behind returns by how much the two newest sightings agree that our clock is late, at least 0.
+func (t *trail) behind(now time.Time) time.Duration {
+	if !t.fresh(now) || t.before.at.IsZero() {
+		return 0
+	}
+	return max(0, min(-t.last.ahead, -t.before.ahead))
+}
+
 func (s sighting) far() bool { return s.ahead.Abs() > clockStop }
 
 // tell logs a change of how far the clocks are apart, not every sighting. It is called with mu held.
@@ -286,6 +297,25 @@ func (k *Timekeeper) wrong() error {
 	return nil
 }
 
+// refuses returns why no new payment of this validity may be made, or nil: an authorization by a clock
+// that is late by as much would have ended when it is signed.
+func (k *Timekeeper) refuses(validity time.Duration) error {
+	if err := k.wrong(); err != nil {
+		return err
+	}
+	now := k.wall()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.all() {
+		t := k.of(s)
+		dates, blocks := t.dates.behind(now), t.blocks.behind(now)
+		if late := max(dates, blocks); late > validity-clockSpare && late > 0 {
+			return &ClockError{Whose: k.whose, Source: s, Block: blocks > dates, Ahead: -late, Validity: validity}
+		}
+	}
+	return nil
+}
+
 // known reports whether a source has told its time of late.
 func (k *Timekeeper) known() bool {
 	return k.any(func(t *seenTimes, now time.Time) bool { return t.dates.fresh(now) })
@@ -310,7 +340,8 @@ func (k *Timekeeper) compares() bool {
 // unsure reports whether one more answer could stop payments.
 func (k *Timekeeper) unsure() bool {
 	return k.any(func(t *seenTimes, now time.Time) bool {
-		return t.dates.fresh(now) && t.dates.last.far() && !t.dates.far(now) ||
+		return t.dates.fresh(now) && (t.dates.last.far() && !t.dates.far(now) || t.dates.last.ahead < -clockAlarm && t.dates.behind(now) == 0) ||
+			t.blocks.fresh(now) && t.blocks.last.ahead < -clockAlarm && t.blocks.behind(now) == 0 ||
 			t.blocks.fresh(now) && t.blocks.last.ahead < -clockStop && !t.blocks.far(now)
 	})
 }
@@ -332,6 +363,9 @@ type ClockError struct {
 	Block bool
 	// Ahead is our clock less the other one.
 	Ahead time.Duration
+	// Validity is that of an authorization which would have ended when it is signed; 0: the difference alone
+	// stops payments.
+	Validity time.Duration
 }
 
 func (e *ClockError) Error() string {
@@ -347,6 +381,10 @@ func (e *ClockError) Error() string {
 	}
 	if e.Ahead < 0 {
 		side = "behind"
+	}
+	if e.Validity > 0 {
+		return fmt.Sprintf("clock: %s's clock is %s behind %s, and the seller allows a payment that is valid for %s: it would have ended before it arrives",
+			cmp.Or(e.Whose, "purser"), e.Ahead.Abs().Round(time.Second), what, e.Validity.Round(time.Second))
 	}
 	return fmt.Sprintf("clock: %s's clock is %s %s %s: no new payments until they agree", cmp.Or(e.Whose, "purser"), e.Ahead.Abs().Round(time.Second), side, what)
 }

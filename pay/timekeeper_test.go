@@ -3,6 +3,8 @@ package pay_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -248,5 +250,39 @@ func TestAWrongClockEndsNoDoubt(t *testing.T) {
 	}
 	if p := w.mustPay(r); p.ID != first[0].ID {
 		t.Error("a new authorization while the first one is valid")
+	}
+}
+
+// By a clock that is late an authorization may have ended when it is signed. It is declined by its validity, at a
+// difference that stops no others, once two answers agree.
+func TestALateClockSignsNothingDead(t *testing.T) {
+	t.Parallel()
+	var dates pay.Dates
+	w := newWorld(t, func(o *pay.Options) {
+		o.Time = pay.NewTimekeeper(o.Clock)
+		dates = o.Time.Dates(pay.SourceFacilitator)
+	})
+	calls := 0
+	pays := func() error {
+		calls++
+		_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, fmt.Sprintf("https://a.example/%d", calls), "100", ""))
+		return err
+	}
+	for _, c := range []struct {
+		late time.Duration
+		dead bool
+	}{{0, false}, {50, false}, {58, true}, {100, true}, {-100, false}, {0, false}} {
+		w.chain.answer(dates, 0, c.late*time.Second)
+		w.chain.answer(dates, 0, c.late*time.Second)
+		err := pays()
+		clock, is := errors.AsType[*pay.ClockError](err)
+		if is != c.dead || !c.dead && err != nil || is && clock.Validity != time.Minute {
+			t.Errorf("%d s late: %v", c.late, err)
+		}
+	}
+	w.chain.answer(dates, 0, 0)
+	w.chain.answer(dates, 0, 90*time.Second) // a single one, which the next look need not confirm
+	if err := pays(); err != nil {
+		t.Error(err)
 	}
 }

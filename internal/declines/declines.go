@@ -270,7 +270,7 @@ func All() []Reason {
 			"`purser reconcile --wait`; see [backups](operating.md#backups)",
 		},
 		{
-			"clock", Unable, "purser's clock is more than 2 minutes from that of RPC or facilitator, or the RPC's latest block is that far ahead",
+			"clock", Unable, "purser's clock is more than 2 minutes from that of RPC or facilitator, or the RPC's latest block is that far ahead; or it is late by as much as the seller lets the payment be valid",
 			"`purser status`; set the clock by NTP. See [the clock](#the-clock)",
 		},
 		{
