@@ -51,6 +51,12 @@ func RedirectSite(keyID, method, site string) string {
 // RedirectAnywhere names the mark of a redirect to another site. purser may not see what comes between.
 func RedirectAnywhere(keyID, method string) string { return redirectMark("anywhere", keyID, method) }
 
+// RedirectJob names the marks that have, in their counts, the two halves of the id of the payment of a job that can be
+// asked about at a target.
+func RedirectJob(target string) (first, second string) {
+	return redirectMark("job", "1", target), redirectMark("job", "2", target)
+}
+
 func redirectMark(parts ...string) string {
 	h := HashOf(append([]string{"redirect"}, parts...)...)
 	return "redirect/" + hex.EncodeToString(h[:])

@@ -83,7 +83,7 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	h := resp.Header
 	label(h, p)
 	if p.State == pay.Open && p.Sendable(t.now()) {
-		h.Set("Retry-After", "5") // the same payload can be sent again
+		setRetryAfter(h, 5*time.Second, t.now()) // the same payload can be sent again
 	}
 }
 

@@ -45,6 +45,7 @@ type way struct {
 	made      time.Time
 	answer    *http.Response // the last one that has led here
 	marks     []string       // of all places of the way so far
+	job       bool           // the place is where a job can be asked about, see job
 }
 
 func (w way) known() bool { return !w.mark.Until.IsZero() }
@@ -66,7 +67,11 @@ func (r *redirects) arrive(req *http.Request, call *Call) {
 		return
 	}
 	w := r.ways.Get(call.Key.ID, targetMark(req, call))
-	if w.mark.Leads(call.arrived) {
+	switch {
+	case !w.mark.Leads(call.arrived):
+	case w.job:
+		call.job = job{w.paymentID, w.mark}
+	default:
 		call.led = w
 	}
 }
@@ -228,6 +233,9 @@ func (r *redirects) keep(req *http.Request, call *Call, resp *http.Response, pay
 		w.made = started
 		if old := r.ways.Get(keyID, name); old.mark.Leads(started) { // a request on that way may have arrived by now
 			m.Count, w.made = max(m.Count, old.mark.Count), old.made
+		}
+		if old := call.led.mark; name == targetMark(req, call) && m.Until.Before(old.Until) { // a job's mark is longer
+			m.Until = old.Until
 		}
 		kept[name], w.mark = m, m
 		w.mark.Until = m.Until.Add(24 * time.Hour) // the body has not ended

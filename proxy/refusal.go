@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
@@ -18,7 +20,7 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 	why := t.explain(reason, cause)
 	t.tellDeclined(req, reason, why.Detail, pay.PriceOf(cause), nil)
 	if !why.resets.IsZero() {
-		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(why.resets.Sub(t.now()).Seconds())))))
+		setRetryAfter(resp.Header, max(time.Second, why.resets.Sub(t.now())), t.now())
 	}
 	why.into(req, resp, t.patience)
 	t.logDeclined(req, why, cause)
@@ -47,7 +49,8 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		if failed {
 			wait = failures.RetryAfter
 		}
-		out.Header.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		out.Header["Retry-After"] = resp.Header["Retry-After"]
+		setRetryAfter(out.Header, wait, t.now())
 		return out, ResultRefused, nil
 	}
 	if held != nil {
@@ -63,6 +66,37 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 	}
 	return t.decline(req, resp, reason, err)
 }
+
+// setRetryAfter asks the client to wait. A seller that asks it to wait for longer keeps its word.
+func setRetryAfter(h http.Header, wait time.Duration, now time.Time) {
+	seconds := int(math.Ceil(wait.Seconds()))
+	said := h.Get("Retry-After")
+	if n, err := strconv.Atoi(said); err == nil && n >= seconds {
+		return
+	}
+	if at, err := http.ParseTime(said); err == nil && at.Sub(now) >= wait {
+		return
+	}
+	h.Set("Retry-After", strconv.Itoa(seconds))
+}
+
+// refuseJob hands on a 402 to a question about a job whose payment cannot be sent.
+func (t *Transport) refuseJob(req *http.Request, call *Call, resp *http.Response, err error) (*http.Response, string, error) {
+	open, is := errors.AsType[*pay.OpenError](err)
+	if !is || call.Dry || open.Payment.Lease.Live(t.now()) {
+		return t.refuse(req, resp, err)
+	}
+	p := open.Payment
+	reason, text := afterSend(p), fmt.Sprintf(jobExpired, pay.Moment(p.ValidBefore()))
+	t.tellDeclined(req, reason, text, nil, p)
+	t.log.WarnContext(req.Context(), "402 to a question about a job whose payment has expired", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+	t.withholdChallenge(req, resp, p, reason, text)
+	return resp, ResultDeclined, nil
+}
+
+// jobExpired tells a client of a job whose payment cannot be sent any more, and when it ended.
+const jobExpired = "This asks about a job that was paid for, and the authorization of that payment has expired (%s) before the seller took it; " +
+	"nothing was paid now. Order the job again, or ask the seller"
 
 // tellDeclined tells the observer of a 402 that is not paid, or not answered. held is the payment that the
 // call has made or repeats, nil without one.

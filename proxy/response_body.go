@@ -33,9 +33,10 @@ type watched struct {
 	onClose func()
 	ended   func(error) // hears how the body ended; may be nil
 	over    func(complete bool)
-	once    sync.Once // over was called
-	tail    *tail     // nil: the answer has no end but that of the body
-	err     error     // which the body ended with, or is about to
+	once    sync.Once    // over was called
+	piece   func([]byte) // sees what is read before the reader does; may be nil
+	tail    *tail        // nil: the answer has no end but that of the body
+	err     error        // which the body ended with, or is about to
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -49,6 +50,9 @@ func (b *watched) Read(p []byte) (int, error) {
 		b.err = err
 	}
 	failpoint.Here(failpoint.ProxyPiece)
+	if b.piece != nil {
+		b.piece(p[:n])
+	}
 	if b.tail.read(p[:n]) { // the next Read says that they were written
 		err = nil
 	}

@@ -77,6 +77,9 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	if !d.refused && leads(resp) {
 		t.redirects.lead(req, call, resp, m.attempt.Payment().ID, 1)
 	}
+	if !d.refused {
+		t.redirects.begins(req, call, resp, m.attempt.Payment())
+	}
 	return t.hand(req, m, resp, &d), d.result, nil
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -166,6 +167,9 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		call.arrival.Decided()
 		call.giveUp(resp)
 		t.redirects.answered(req, call, resp)
+		if call.job.paymentID != "" {
+			t.redirects.begins(req, call, resp, nil)
+		}
 		return resp, ResultPassed, nil
 	}
 	call.cookies.take(req, resp)
@@ -189,7 +193,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	if err != nil {
 		return t.refuse(req, resp, err)
 	}
-	if problem == nil && !call.Dry {
+	if problem == nil && !call.Dry && call.job.paymentID == "" {
 		signed, err := t.signIn(req, call, challenge, kept, seen)
 		if err != nil {
 			closeBody(resp)
@@ -213,9 +217,23 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		t.log.InfoContext(req.Context(), "challenge not readable", "key", call.Key.ID, "host", req.URL.Host, "error", problem)
 		challenge.Accepts = nil
 	}
-	if err := t.openPayment(req, call, &memo{
+	m := &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
-	}, ""); err != nil {
+	}
+	if call.job.paymentID == "" {
+		err = t.openPayment(req, call, m, "")
+		if rule, is := errors.AsType[*pay.PolicyError](err); is && rule.Rule == pay.RuleRedirected && !call.Dry {
+			if at, unread := t.redirects.jobAt(req.Context(), req, call); unread == nil {
+				call.job = at
+			}
+		}
+	}
+	if call.job.paymentID != "" {
+		if err = t.openJob(req, call, m); err != nil {
+			return t.refuseJob(req, call, resp, err)
+		}
+	}
+	if err != nil {
 		if problem != nil && pay.Code(err) == pay.CodeHeader {
 			err = &pay.HeaderError{Cause: problem}
 		}

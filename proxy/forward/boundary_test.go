@@ -31,7 +31,7 @@ func TestUploadRepeatedWithAnotherBoundary(t *testing.T) {
 		}
 		first, again, other := upload("one", "RIFF"), upload("another", "RIFF"), upload("another", "WAVE")
 		if id := first.Header.Get(proxy.HeaderPayment); id == "" || again.Text != "again" || again.Paid(t) != id || other.Header.Get(proxy.HeaderPayment) == id {
-			t.Errorf("%s, %s %q, %s", first.Status, again.Status, again.Text, other.Status)
+			t.Errorf("%d, %d %q, %d", first.StatusCode, again.StatusCode, again.Text, other.StatusCode)
 		}
 	})
 }

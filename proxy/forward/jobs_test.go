@@ -1,0 +1,126 @@
+package forward
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+// jobSeller sells jobs, by POST /jobs. Each answer is what the test says.
+func jobSeller(t *testing.T, ordered func(rw http.ResponseWriter, base string)) *proxytest.Seller {
+	t.Helper()
+	s := proxytest.NewSeller(t)
+	answer := func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			ordered(rw, "http://"+r.Host)
+			return
+		}
+		_, _ = io.WriteString(rw, "running")
+	}
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) { answer(rw, r) }
+	s.Reuse = answer
+	return s
+}
+
+// Questions about a job carry the job's one payment, at once or one by one, at whichever node.
+func TestJobsArePaidOnce(t *testing.T) {
+	t.Parallel()
+	tell := func(status int, body string, header ...string) func(http.ResponseWriter, string) {
+		return func(rw http.ResponseWriter, base string) {
+			for i := 0; i+1 < len(header); i += 2 {
+				rw.Header().Set(header[i], strings.ReplaceAll(header[i+1], "BASE", base))
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			_, _ = io.WriteString(rw, strings.ReplaceAll(body, "BASE", base))
+		}
+	}
+	for name, ordered := range map[string]func(http.ResponseWriter, string){
+		"poll_url":           tell(202, `{"poll_url":"/jobs/1"}`),
+		"an absolute URL":    tell(200, `{"id":1,"status_url":"BASE/jobs/1"}`),
+		"one level deeper":   tell(201, `{"data":{"pollingUrl":"/jobs/1"}}`),
+		"Replicate":          tell(201, `{"urls":{"get":"BASE/jobs/1","cancel":"BASE/jobs/1/cancel"}}`),
+		"Location":           tell(202, `{}`, "Location", "/jobs/1"),
+		"relative Location":  tell(201, `{}`, "Location", "jobs/1"),
+		"Operation-Location": tell(202, ``, "Operation-Location", "BASE/jobs/1?api-version=1"),
+		"Content-Location":   tell(202, `[]`, "Content-Location", "/jobs/1"),
+	} {
+		for nodes := 1; nodes <= 2; nodes++ {
+			t.Run(fmt.Sprintf("%s, nodes %d", name, nodes), func(t *testing.T) {
+				t.Parallel()
+				f, s := newFollower(t, nodes), jobSeller(t, ordered)
+				where := s.URL + "/jobs/1"
+				if strings.HasPrefix(name, "Operation") {
+					where += "?api-version=1"
+				}
+				order := f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}")))
+				id := order.Header.Get(proxy.HeaderPayment)
+				if id == "" {
+					t.Fatalf("%d %q", order.StatusCode, order.Text)
+				}
+				var asked sync.WaitGroup
+				for i := range 6 {
+					asked.Go(func() {
+						got := f.w.do(f.proxies[i%nodes], proxytest.Request(t, "GET", where, nil))
+						if got.Text != "running" || got.Header.Get(proxy.HeaderPayment) != id {
+							t.Errorf("%d %q", got.StatusCode, got.Text)
+						}
+					})
+				}
+				asked.Wait()
+				if n := len(f.w.Payments()); n != 1 {
+					t.Errorf("%d payments of one job", n)
+				}
+			})
+		}
+	}
+}
+
+// A job's payment that has expired is not replaced, and the reason says so. Elsewhere and after a while all is as ever.
+func TestJobWhosePaymentHasExpired(t *testing.T) {
+	t.Parallel()
+	clock := &ticking{}
+	w := newWorld(t, func(o *setup) { o.forward.Clock, o.pay.Clock = clock.now, clock.now })
+	s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+		rw.Header().Set("Location", "/jobs/1")
+		rw.WriteHeader(http.StatusAccepted)
+	})
+	order := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}")))
+	id := order.Header.Get(proxy.HeaderPayment)
+	w.Closed(id)
+	if got := w.do(w.agent(), proxytest.Request(t, "GET", s.URL+"/jobs/2", nil)); got.Header.Get(proxy.HeaderPayment) == id {
+		t.Error("another job has the same payment")
+	}
+	clock.advance(70 * time.Second)
+	got := w.do(w.agent(), proxytest.Request(t, "GET", s.URL+"/jobs/1", nil))
+	if got.StatusCode != http.StatusPaymentRequired || got.Header.Get("Payment-Required") != "" || !strings.Contains(got.Text, "has expired") || len(w.Payments()) != 2 {
+		t.Errorf("%d %q, %d payments", got.StatusCode, got.Text, len(w.Payments()))
+	}
+	clock.advance(time.Minute)
+	if w.do(w.agent(), proxytest.Request(t, "GET", s.URL+"/jobs/1", nil)); len(w.Payments()) != 3 {
+		t.Errorf("%d payments", len(w.Payments()))
+	}
+}
+
+// A seller that asks its client to wait is not contradicted.
+func TestSellersRetryAfter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for said, want := range map[string]string{"90": "90", "1": "5", "": "5", "soon": "5"} {
+		s := proxytest.NewSeller(t)
+		s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) {
+			rw.Header().Set("Retry-After", said)
+			s.WriteChallenge(rw, r, s.Price, "settlement outcome unknown")
+		}
+		if got := w.get(s.URL + "/x").Header.Get("Retry-After"); got != want {
+			t.Errorf("%q became %q, want %q", said, got, want)
+		}
+	}
+}
