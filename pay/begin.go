@@ -40,6 +40,10 @@ type CallIdentity struct {
 	Terms Terms
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
+	// Retried: the call repeats an earlier one by its own word, so Anew does not count. Recent is the payment whose
+	// call it may repeat, which was answered; "": none.
+	Retried bool
+	Recent  string
 	// Again: the call gets this payment and no new one.
 	Again string
 	// Arrival holds when the call began; nil: that tells it from no other.

@@ -43,7 +43,12 @@ func (p *Payer) attended(id string, a *Arrival, anew bool) bool {
 // repeats reports whether a call that finds a payment busy is no purchase beside it, however the
 // payment's own caller fares.
 func (p *Payer) repeats(b *Begin, busy *Payment) bool {
-	if b.IdempotencyKey != "" || b.Again != "" || b.Anew || b.Arrival == nil {
+	switch {
+	case b.IdempotencyKey != "" || b.Again != "":
+		return false
+	case b.Retried:
+		return true
+	case b.Anew || b.Arrival == nil:
 		return false
 	}
 	p.mu.Lock()
@@ -125,6 +130,7 @@ func (p *Payer) end(h *hold, answered bool) {
 		if at == 0 {
 			at = p.arrivals.step()
 		}
+		p.remember(h)
 		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, number: at})
 	}
 	close(h.over)

@@ -30,6 +30,9 @@ type Request struct {
 	IdempotencyKey string
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
+	// Retried: the caller's library says that the call repeats an earlier one. It is no purchase beside that, nor
+	// shortly after it, whatever Anew says. With an idempotency key, that says more.
+	Retried bool
 	// Again names the payment that this very call has made already. It is driven on, and never
 	// replaced by a new one.
 	Again string
@@ -120,6 +123,7 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	started := time.Now()
 	a, err := p.attempt(ctx, r)
 	if err != nil {
+		p.forget(r)
 		if held, is := errors.AsType[*ApprovalError](err); !is || !held.pending() { // see AwaitApproval
 			p.reportRefusal(ctx, r, err)
 		}

@@ -125,7 +125,8 @@ type Payer struct {
 	paymentIDs eventIDs // of the same form
 	delays     delays
 	arrivals   arrivals
-	senders    senders // of transactions
+	recent     *perclient.Memory[Hash, recent] // by key and identity
+	senders    senders                         // of transactions
 	telling    telling
 	waits      waits
 	quotes     *perclient.Limiter[string] // by key
@@ -193,6 +194,7 @@ func New(o Options) (*Payer, error) {
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:   newTelling(),
 		arrivals:  arrivals{of: map[string]*undecided{}},
+		recent:    perclient.NewMemory[Hash, recent](maxRecent),
 		waits:     newWaits(),
 		quotes:    o.Failures.quotes(),
 		quoted:    newQuotes(),

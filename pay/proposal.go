@@ -64,7 +64,11 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 	id := CallIdentity{
 		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
 		Resend: r.HTTP != nil, Held: p.held,
-		Attended: func(paymentID string) bool { return p.attended(paymentID, r.Arrival, r.Anew) },
+		Attended: func(paymentID string) bool { return !r.Retried && p.attended(paymentID, r.Arrival, r.Anew) },
+		Retried:  r.Retried && r.IdempotencyKey == "" && r.Again == "",
+	}
+	if id.Retried {
+		id.Anew = false
 	}
 	if r.HTTP != nil {
 		id.Fingerprint = r.HTTP.fingerprint(r.HTTP.Body)
@@ -76,6 +80,9 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 		id.Fingerprint = HashOf("rest", r.URL, t.String())
 	}
 	id.Identity = identityOf(r.Task, id.Fingerprint)
+	if id.Retried {
+		id.Recent = p.remembered(r, id.Identity)
+	}
 	if r.IdempotencyKey == "" && r.Again == "" && r.Arrival != nil {
 		id.Arrival, id.Repeated = r.Arrival, cmp.Or(r.repeated, r.Arrival.repeated(id.Identity))
 	}

@@ -49,6 +49,15 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 	if err == nil && !found && b.Earlier.Identity != (Hash{}) {
 		begun, found, err = b.awaited(v, b.Earlier.Identity)
 	}
+	if err == nil && !found && b.Recent != "" {
+		p, err := v.Payment(b.Recent)
+		if err != nil {
+			return Begun{}, false, err
+		}
+		if p.Lives() && !p.Retired {
+			return b.serve(p), true, nil
+		}
+	}
 	return begun, found, err
 }
 

@@ -30,6 +30,9 @@ type Call struct {
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
+	// Retried: the client's library says that the request repeats an earlier one, see [saysRetried], or goes on with
+	// its stream: EventSource asks again by itself when a stream has ended.
+	Retried bool
 	// MaxAmount bounds what a new payment may cost, nil: the key's policy does; see [HeaderMaxAmount].
 	MaxAmount *x402.Amount
 	Dry       bool // nothing is paid; see [HeaderDryRun]
@@ -111,6 +114,7 @@ func (m *memo) unanswered() {
 // Ask reads what the client of the incoming request asks of its payment, from the request's header.
 func (c *Call) Ask(h http.Header) {
 	c.Anew = strings.EqualFold(h.Get(HeaderAgain), "new")
+	c.Retried = saysRetried(h) || h.Get("Last-Event-Id") != "" && !c.Anew
 	c.Closing(h.Values("Connection")...)
 	switch strings.ToLower(strings.Join(h.Values(HeaderDryRun), ",")) {
 	case "", "0", "false":
