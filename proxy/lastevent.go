@@ -149,7 +149,7 @@ func (e *lastEvent) hear(w eventWord) {
 	}
 }
 
-// eventWord says what an event means for the stream.
+// eventWord holds the meaning of an event for its stream.
 type eventWord int
 
 const (
