@@ -33,11 +33,12 @@ type tail struct {
 	events  *lastEvent
 	stop    func() // ends the way to the seller
 
-	mu    sync.Mutex
-	at    tailPlace
-	gone  bool         // the client has left behind the end
-	watch *conns.Watch // from the end on; nil: there is none, or it was taken
-	bound *time.Timer  // of reading on
+	mu     sync.Mutex
+	at     tailPlace
+	length int          // of the piece with the end
+	gone   bool         // the client has left behind the end
+	watch  *conns.Watch // from the end on; nil: there is none, or it was taken
+	bound  *time.Timer  // of reading on
 }
 
 // tailPlace says how far an answer has come.
@@ -80,7 +81,7 @@ func (t *tail) read(piece []byte) bool {
 			t.at = tailClosed
 			return false
 		}
-		t.at = tailHanded
+		t.at, t.length = tailHanded, len(piece)
 		t.watch = conns.NewWatch(t.call.caller, false)
 		t.attempt.Ending(true)
 		return true
@@ -103,7 +104,7 @@ func (t *tail) written() bool {
 		return false
 	}
 	t.at = tailWritten
-	t.watch.Mark()
+	t.watch.Mark(t.length)
 	t.watch.Hold(tailHold)
 	// The watch ends the connection of a client that does not do so as it has announced.
 	deliver := t.gone || t.events.over && !t.call.closes

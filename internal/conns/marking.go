@@ -3,10 +3,10 @@ package conns
 import "time"
 
 // Mark notes that all has been written that the client needs of an answer. More may follow, such as the
-// terminator of its body: that need not be acknowledged. It is for a Watch that was made before.
-func (w *Watch) Mark() {
+// terminator of its body: that need not be acknowledged. The Watch was made before the last length bytes were written.
+func (w *Watch) Mark(length int) {
 	if w != nil && w.of != nil {
-		w.of.mark()
+		w.of.mark(length)
 	}
 }
 

@@ -53,6 +53,7 @@ type sent struct {
 	more      bool   // nothing was written since then, and something will be
 	corked    bool   // see cork
 	marked    bool   // see mark
+	least     uint64 // a position in the last of the marked bytes
 	got       bool   // all that was written before the mark is acknowledged
 }
 
@@ -100,7 +101,8 @@ func (s *sent) cork() {
 }
 
 // mark makes what has been written so far the body of the answer.
-func (s *sent) mark() {
+func (s *sent) mark(length int) {
+	s.least = s.begun + uint64(length) //nolint:gosec // not negative
 	s.marked, s.more, s.end = true, false, 0
 	if !s.unix {
 		_, s.body = s.position()
@@ -195,14 +197,15 @@ func (s *sent) ask() (at uint64, all, lost bool) {
 		s.end = cmp.Or(s.end, end)
 	}
 	over := info.State == unix.BPF_TCP_CLOSE
-	all = s.end != 0 && info.Bytes_acked >= s.end || over && (info.Bytes_acked >= s.body || s.noticed(end-info.Bytes_acked))
+	all = s.end != 0 && info.Bytes_acked >= s.end || over && (info.Bytes_acked >= s.body || s.noticed(info.Bytes_acked, end))
 	return info.Bytes_acked, all, !all && over
 }
 
 // noticed reports whether all that a client has not acknowledged of an answer whose end is not known is the notice
 // with which TLS ends a connection. The client has closed the connection before, and a reset has answered the notice.
-func (s *sent) noticed(unacknowledged uint64) bool {
-	if s.body != math.MaxUint64 || !s.tls || s.more || unacknowledged > maxNotice {
+func (s *sent) noticed(acked, end uint64) bool {
+	known := s.body != math.MaxUint64 && (!s.marked || acked < s.least) // the mark may come behind the notice
+	if known || !s.tls || s.more || end-acked > maxNotice {
 		return false
 	}
 	broken, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)

@@ -23,7 +23,7 @@ func duplicate(*client, bool, bool) (*sent, error) { return nil, errors.ErrUnsup
 
 func (*sent) cork() {}
 
-func (*sent) mark() {}
+func (*sent) mark(int) {}
 
 func (*sent) look() (uint64, bool, bool) { return 0, false, true }
 
