@@ -253,6 +253,8 @@ func adviceOn(d pay.Declined, keyName string) (text, path string) {
 		return "Resume the key" + strings.TrimPrefix(of, " of the key") + ", if it may pay again", strings.TrimSuffix(limits, "#limits")
 	case "approval-needed":
 		return "Approve or deny the payment", "/dashboard/approvals"
+	case "wallet-code":
+		return "Pay from another wallet" + of, "/dashboard/wallets"
 	case "insufficient-funds", "no-wallet", "no-wallet-provider", "allowance-needed":
 		return "Send USDC to the wallet" + of, "/dashboard/wallets"
 	case "quota":

@@ -172,7 +172,9 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, re
 	if err := p.checkOffer(ctx, r, pol, read, index); err != nil {
 		return c, rankPolicy, err
 	}
-	err = p.allowed(ctx, &c)
+	if err = p.allowed(ctx, &c); err == nil {
+		err = p.signs(ctx, c)
+	}
 	return c, rankPolicy, err
 }
 

@@ -43,6 +43,7 @@ const (
 	CodeNoAddress     ErrorCode = "no-address"
 	CodeSellerSettles ErrorCode = "seller-settles" // *SellerSettlesError
 	CodeAllowance     ErrorCode = "allowance"      // *AllowanceError
+	CodeWalletCode    ErrorCode = "wallet-code"    // *WalletCodeError
 	CodeCallerGone    ErrorCode = "caller-gone"
 	CodeUncancelable  ErrorCode = "uncancelable" // *UncancelableError
 
@@ -103,6 +104,7 @@ func (*SpentError) code() ErrorCode         { return CodeSpent }
 func (*UnresolvableError) code() ErrorCode  { return CodeUnresolvable }
 func (*SellerSettlesError) code() ErrorCode { return CodeSellerSettles }
 func (*AllowanceError) code() ErrorCode     { return CodeAllowance }
+func (*WalletCodeError) code() ErrorCode    { return CodeWalletCode }
 func (*ReconcilingError) code() ErrorCode   { return CodeReconciling }
 func (*ClockError) code() ErrorCode         { return CodeClock }
 func (*SignerError) code() ErrorCode        { return CodeSigner }

@@ -112,8 +112,10 @@ type Payer struct {
 	time       *Timekeeper
 	words      rpcWords
 	balances   balanceCache
+	codes      codeCache
 	slowRPC    rpcRests // of payments
 	slowView   rpcRests // of wallet pages
+	slowCode   rpcRests // of looks at wallets' code
 	questions  questions
 	findings   findings
 	proving    proving
@@ -187,8 +189,9 @@ func New(o Options) (*Payer, error) {
 	return &Payer{
 		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks), slowCode: newRPCRests(o.Networks),
 		questions: newQuestions(), findings: findings{seen: perclient.NewCache[string, *finding](maxFindings)},
+		codes:    newCodeCache(),
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		proving:  newProving(),
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},

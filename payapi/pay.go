@@ -121,6 +121,7 @@ var declinedWords = map[pay.ErrorCode]string{
 	pay.CodeQuestions:   "overloaded",
 	pay.CodeNoAddress:   "no-wallet-provider",
 	pay.CodeAllowance:   "allowance-needed",
+	pay.CodeWalletCode:  "wallet-code",
 	pay.CodeUnavailable: "store-unavailable",
 	pay.CodeKeyNotFound: "key-revoked",
 	pay.CodeOpen:        "payment-open",

@@ -55,6 +55,7 @@ const (
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up
 	DeclinedFunds          = "insufficient-funds"      // the wallet holds too little
 	DeclinedAllowance      = "allowance-needed"        // the wallet lets Permit2 move too little for a seller that wants that
+	DeclinedWalletCode     = "wallet-code"             // the wallet has code that refuses the signatures of its key
 	DeclinedRefused        = "verification-refused"    // our facilitator turned the payload down
 	DeclinedNotSigned      = "not-signed"              // the wallet could not sign
 	DeclinedReused         = "idempotency-key-reused"  // the Idempotency-Key stands for another request
@@ -98,6 +99,7 @@ var reasons = map[pay.ErrorCode]string{
 	pay.CodeClock:       DeclinedClock,
 	pay.CodeReconciling: DeclinedReconciling,
 	pay.CodeAllowance:   DeclinedAllowance,
+	pay.CodeWalletCode:  DeclinedWalletCode,
 	pay.CodeUnavailable: DeclinedUnavailable,
 	pay.CodeCallerGone:  DeclinedCallerGone,
 }

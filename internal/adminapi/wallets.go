@@ -26,6 +26,10 @@ type Wallet struct {
 	// Balance is in the smallest unit of USDC; nil when it is not known, and Unknown says why.
 	Balance *string `json:"balance"`
 	Unknown string  `json:"balance_unknown,omitempty"`
+	// Code describes the code that the wallet has on the chain, as a delegation of EIP-7702 is; "": none is known.
+	Code string `json:"code,omitempty"`
+	// CodeAccepts: that code takes signatures of the wallet's key, so the wallet can pay.
+	CodeAccepts bool `json:"code_accepts,omitempty"`
 	// Open sums up its open payments, in the same unit: the chain may still take them.
 	Open string `json:"open"`
 	// Shared counts the keys that it is lent to, 1,000 at most. Deployment says that keys of the
@@ -106,6 +110,9 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 		asking.Go(func() error {
 			if shown[i] = unaskedWallet(w, "the RPC did not answer in time"); ctx.Err() == nil {
 				shown[i] = p.shownWallet(ctx, w)
+			}
+			if code, err := p.Payer.WalletCode(ctx, w); err == nil {
+				shown[i].Code, shown[i].CodeAccepts = code.Kind, code.Accepts
 			}
 			p.addUse(context.WithoutCancel(ctx), w, &shown[i])
 			return nil

@@ -282,6 +282,9 @@ func writeMoney(t *table, s Overview) {
 		if w.Balance != nil {
 			balance = units(*w.Balance) + " USDC"
 		}
+		if w.Code != "" && !w.CodeAccepts {
+			balance += ", cannot pay: it has " + w.Code
+		}
 		t.row(lead, fmt.Sprintf("%s  %s  %s  %s", address, w.Network, balance, cmp.Or(w.KeyLabel, w.KeyID)))
 		lead = ""
 	}

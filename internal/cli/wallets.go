@@ -78,6 +78,9 @@ func walletCells(w adminapi.Wallet) []string {
 	if w.Balance != nil {
 		balance = units(*w.Balance)
 	}
+	if w.Code != "" && !w.CodeAccepts {
+		balance += "; it cannot pay: it has " + w.Code
+	}
 	return []string{w.ID, cmp.Or(w.KeyLabel, w.KeyID), w.Network, address, balance, sharedWith(w)}
 }
 

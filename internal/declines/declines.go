@@ -172,6 +172,10 @@ func All() []Reason {
 			"`purser wallets approve WALLET`",
 		},
 		{
+			"wallet-code", Unsent, "the wallet has code on the chain (a delegation by EIP-7702, or a contract). USDC asks that code about signatures, and it refuses those of the wallet's key",
+			"remove the delegation, or pay from another wallet: `purser wallets create --key KEY`. Find out who set it; purser never does",
+		},
+		{
 			"unsupported", Unsent, "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, and `upto` if `PURSER_SCHEMES` has it, USDC. Permit2 needs an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
 			"none; the detail names what was offered",
 		},

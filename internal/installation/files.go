@@ -54,6 +54,10 @@ func (e *examination) wallets(context.Context) []Finding {
 	// to fund those.
 	own := slices.DeleteFunc(slices.Clone(e.Wallets), func(w adminapi.Wallet) bool { return !w.Operator })
 	for _, w := range own {
+		if w.Code != "" && !w.CodeAccepts {
+			found = append(found, one("wallets", Warn, "purser wallets create --key "+w.KeyID,
+				"the wallet %s of key %s cannot pay: it has %s, which refuses the signatures of its key", w.ID, cmp.Or(w.KeyLabel, w.KeyID), w.Code)...)
+		}
 		if w.Balance == nil || w.Address == nil {
 			unknown = w.Unknown
 			continue

@@ -77,6 +77,15 @@ func (c Chain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owne
 	return have, err
 }
 
+// Code implements [pay.Codes].
+func (c Chain) Code(
+	ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, sign func(context.Context) ([32]byte, x402.Signature, error),
+) (pay.WalletCode, error) {
+	code, err := c.Networks.Code(ctx, n, a, owner, sign)
+	rpcAsked(ctx, n, "code", err)
+	return code, err
+}
+
 // Balance implements [pay.Chain].
 func (c Chain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	have, err := c.Networks.Balance(ctx, n, a, owner)
