@@ -42,7 +42,7 @@ const (
 	clockCalm  = 20 * time.Second
 	// clockStop is from where a difference stops new payments, and a block is no evidence.
 	clockStop = 2 * time.Minute
-	// clockSpare is what must be left of an authorization by the clock of a source: facilitators refuse
+	// clockSpare bounds what is left of an authorization by the clock of a source: facilitators refuse
 	// one that ends within 6 s.
 	clockSpare = 6 * time.Second
 	// clockKept bounds the age of a sighting, so that a clock that jumps leaves all behind.

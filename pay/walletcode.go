@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// WalletCode is what a chain has of a wallet's code. The zero value is a wallet without.
+// WalletCode holds a wallet's code as a chain tells of it. The zero value is a wallet without.
 type WalletCode struct {
 	// Kind describes the code for people: "a delegation to 0x… (EIP-7702)", or "a contract"; "": there is none.
 	Kind string
