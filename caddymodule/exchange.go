@@ -158,8 +158,7 @@ type delivered struct {
 	left int64 // bytes that were not read yet; below 0: not known
 }
 
-// Read gives the last byte alone: Caddy's server keeps so little, and sends it with the end of an HTTP/2 stream. See
-// [conns.Ending].
+// Read gives the last byte alone, which goes out with the end of an HTTP/2 stream then: see [conns.Ending].
 func (d *delivered) Read(p []byte) (int, error) {
 	if d.left > 1 && int64(len(p)) >= d.left {
 		p = p[:d.left-1]
