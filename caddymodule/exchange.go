@@ -176,9 +176,8 @@ func (d *delivered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upgraded is a connection that has switched protocols. The first read from the upstream
-// comes after the client was told; how long the connection then lives has nothing to do
-// with the payment.
+// upgraded is a connection that has switched protocols. The first read from the upstream comes after the
+// client was told; how long the connection then lives has nothing to do with the payment.
 type upgraded struct {
 	io.ReadWriteCloser
 	x   *exchange
