@@ -122,7 +122,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.SignedReceipt = o.SignedReceipt
 	}
 	p.note(o.At, o.Note)
-	p.SellerSaid = cmp.Or(Words(o.SellerSaid), p.SellerSaid)
+	p.SellerSaid = cmp.Or(SellerWords(o.SellerSaid), p.SellerSaid)
 	if o.Receipted {
 		p.Receipted = true
 		p.Unanswered, p.Answered = false, true

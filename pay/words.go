@@ -12,9 +12,15 @@ import (
 const maxWords = 300
 
 // Words returns another party's text on one line of at most 300 bytes, for people and agents to read.
-// Markup and characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
-func Words(text string) string {
-	text = withoutMarkup(strings.Map(func(r rune) rune {
+// Characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
+func Words(text string) string { return Truncate(strings.Join(strings.Fields(seen(text)), " "), maxWords) }
+
+// SellerWords is Words for what a seller says, which may be a page: markup is taken out, too.
+func SellerWords(text string) string { return Words(withoutMarkup(seen(text))) }
+
+// seen returns the characters of a text that can be seen.
+func seen(text string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r), unicode.IsControl(r), r == unicode.ReplacementChar:
 			return ' '
@@ -22,8 +28,7 @@ func Words(text string) string {
 			return -1
 		}
 		return r
-	}, Truncate(text, 4*maxWords)))
-	return Truncate(strings.Join(strings.Fields(text), " "), maxWords)
+	}, Truncate(text, 4*maxWords))
 }
 
 // withoutMarkup puts a space in the place of each tag or comment of HTML. One that does not end goes on to the end.
@@ -69,7 +74,7 @@ const maxReasonIn = 80
 
 // saidIn returns what a receipt says of a failure.
 func saidIn(r x402.Receipt) string {
-	switch reason, message := Words(r.ErrorReason), Words(r.ErrorMessage); {
+	switch reason, message := SellerWords(r.ErrorReason), SellerWords(r.ErrorMessage); {
 	case r.Success:
 		return ""
 	case reason == "" || message == "" || reason == message:

@@ -142,6 +142,7 @@ func WithCall(ctx context.Context, c *Call) context.Context {
 	c.mu.Lock()
 	if c.caller == nil {
 		c.caller = conns.Asked(ctx)
+		c.asking = c.caller
 	}
 	c.mu.Unlock()
 	return context.WithValue(ctx, callKey{}, c)

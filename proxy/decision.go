@@ -93,7 +93,7 @@ func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, 
 	if d.said != "" && d.said == wordsOf(challenged, t.patience) {
 		d.said = ""
 	}
-	if told := pay.Words(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
+	if told := pay.SellerWords(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
 		d.said = "" // the challenge says it
 	}
 	same := !receipted && d.said == "" && m.sameChallenge(again)

@@ -23,7 +23,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if call.caller.Done() == nil || conns.Blind(call.caller) {
 		return errCallerUnknown
 	}
-	if call.asking = call.caller; call.Dry {
+	if call.Dry {
 		call.asking = req.Context() // nothing is paid, so the client may have ended its side
 	} else if again == "" && call.left() {
 		return pay.ErrCallerGone

@@ -37,7 +37,7 @@ func sellersWords(header http.Header, body []byte) string {
 			return ""
 		}
 		if text, is := strictjson.Unquote(bytes.TrimSpace(body)); is {
-			return pay.Words(text)
+			return pay.SellerWords(text)
 		}
 		if body = object(body); body == nil {
 			return ""
@@ -46,7 +46,7 @@ func sellersWords(header http.Header, body []byte) string {
 	case kind != "text/plain" && (kind != "" || first == '<'), !utf8.Valid(body):
 		return ""
 	}
-	return pay.Words(string(body))
+	return pay.SellerWords(string(body))
 }
 
 // wordsIn returns the words of a valid JSON object.
@@ -57,8 +57,8 @@ func wordsIn(body []byte, depth int) string {
 	}
 	first := func(names []string) string {
 		for _, name := range names {
-			if text, is := strictjson.Unquote(members[name]); is && pay.Words(text) != "" {
-				return pay.Words(text)
+			if text, is := strictjson.Unquote(members[name]); is && pay.SellerWords(text) != "" {
+				return pay.SellerWords(text)
 			}
 		}
 		return ""
@@ -76,10 +76,10 @@ func wordsIn(body []byte, depth int) string {
 			continue
 		}
 		if inner := wordsIn(value, depth+1); inner != "" && inner != reason {
-			return pay.Words(strings.Trim(reason+": "+inner, ": "))
+			return pay.SellerWords(strings.Trim(reason+": "+inner, ": "))
 		}
 	}
-	return pay.Words(reason)
+	return pay.SellerWords(reason)
 }
 
 // object returns a valid JSON value if it is an object, or a list that begins with one.
