@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/purserpay/purser/internal/failpoint"
 )
@@ -37,6 +38,7 @@ type watched struct {
 	piece   func([]byte) // sees what is read before the reader does; may be nil
 	tail    *tail        // nil: the answer has no end but that of the body
 	err     error        // which the body ended with, or is about to
+	done    atomic.Bool  // err is set; a timer may close a body that is being read
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -48,6 +50,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	if err == nil {
 		n, err = b.ReadCloser.Read(p)
 		b.err = err
+		b.done.Store(err != nil)
 	}
 	failpoint.Here(failpoint.ProxyPiece)
 	if b.piece != nil {
@@ -76,7 +79,7 @@ func (b *watched) end(complete bool) {
 }
 
 func (b *watched) Close() error {
-	if b.err == nil && b.tail.closing() {
+	if !b.done.Load() && b.tail.closing() {
 		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxReadOn)
 	}
 	err := b.ReadCloser.Close()
