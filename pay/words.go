@@ -13,7 +13,9 @@ const maxWords = 300
 
 // Words returns another party's text on one line of at most 300 bytes, for people and agents to read.
 // Characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
-func Words(text string) string { return Truncate(strings.Join(strings.Fields(seen(text)), " "), maxWords) }
+func Words(text string) string {
+	return Truncate(strings.Join(strings.Fields(seen(text)), " "), maxWords)
+}
 
 // SellerWords is Words for what a seller says, which may be a page: markup is taken out, too.
 func SellerWords(text string) string { return Words(withoutMarkup(seen(text))) }

@@ -73,14 +73,25 @@ func (b timed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Asked returns the context that ends when the client ends its side of the connection: ctx, if Lasting has not
-// made it.
+// Asked returns the context that ends when the client ends its side of the connection, with the values of ctx: ctx
+// itself, if Lasting has not made it.
 func Asked(ctx context.Context) context.Context {
-	if asked, ok := ctx.Value(askedKey{}).(context.Context); ok {
-		return asked
+	if client, ok := ctx.Value(askedKey{}).(context.Context); ok {
+		return asked{client, ctx}
 	}
 	return ctx
 }
+
+// asked ends with one context, and has the values of another that was made of it later.
+type asked struct {
+	context.Context
+	values context.Context
+}
+
+func (a asked) Value(key any) any { return a.values.Value(key) }
+
+// AfterFunc keeps package context from waiting in a goroutine for each context that is made of this one.
+func (a asked) AfterFunc(f func()) func() bool { return context.AfterFunc(a.Context, f) }
 
 // severed reports whether nothing can be sent to the client any more.
 func (c *client) severed() bool {
