@@ -131,7 +131,7 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	}
 	a.opened = started
 	if a.how == Created {
-		p.quoted.bought(r)
+		p.quoted.followed(r)
 	}
 	r.Arrival.Decided()
 	return a, nil

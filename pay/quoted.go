@@ -27,8 +27,8 @@ type quoted struct {
 
 func newQuotes() quotes { return quotes{perclient.NewMemory[string, quoted](maxQuoted)} }
 
-// bought names what a request asks for, whatever it costs; "": that is not known.
-func (r Request) bought() string {
+// asksFor names what a request asks for, whatever it costs; "": that is not known.
+func (r Request) asksFor() string {
 	switch {
 	case r.HTTP != nil:
 		body, _ := r.HTTP.Body.MarshalText()
@@ -41,14 +41,14 @@ func (r Request) bought() string {
 
 // named remembers the price of a quote.
 func (q quotes) named(r Request, price x402.Amount, now time.Time) {
-	if what := r.bought(); what != "" {
+	if what := r.asksFor(); what != "" {
 		q.of.Set(r.Key.ID, what, quoted{price: price, until: now.Add(quoteTime)})
 	}
 }
 
-// bought forgets the quote that a new payment has followed.
-func (q quotes) bought(r Request) {
-	if what := r.bought(); what != "" {
+// followed forgets the quote that a new payment has followed.
+func (q quotes) followed(r Request) {
+	if what := r.asksFor(); what != "" {
 		q.of.Remove(r.Key.ID, what)
 	}
 }
@@ -58,7 +58,7 @@ func (q quotes) bounds(r Request, price x402.Amount, now time.Time) error {
 	if r.quoting || r.MaxAmount != nil {
 		return nil
 	}
-	last := q.of.Get(r.Key.ID, r.bought())
+	last := q.of.Get(r.Key.ID, r.asksFor())
 	if !now.Before(last.until) || price.Cmp(last.price) <= 0 {
 		return nil
 	}

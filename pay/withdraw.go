@@ -126,12 +126,10 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 		return b, c, nil
 	}
 	read, err := p.read(r.Challenge)
-	if err == nil {
-		c.id, c.offer = read.id, r.Challenge.Offer(0)
-	}
 	if err != nil {
 		return nil, choice{}, err
 	}
+	c.id, c.offer = read.id, r.Challenge.Offer(0)
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())
 	row.Host = withdrawalHost
 	b.New = row

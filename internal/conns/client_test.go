@@ -183,27 +183,6 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// A watch that is made before the answer is written waits for it.
-func TestAcknowledgedOnceWritten(t *testing.T) {
-	t.Parallel()
-	if !Looks {
-		t.Skip("the system does not tell")
-	}
-	server, client := pair(t, "tcp")
-	w := NewWatch(In(context.Background(), server), false)
-	got := make(chan bool, 1)
-	go func() { got <- w.Acknowledged(false) }()
-	select {
-	case <-got:
-		t.Fatal("nothing was written")
-	case <-time.After(2 * lastLook):
-	}
-	_, _ = io.WriteString(server, "answer")
-	if _, err := io.ReadFull(client, make([]byte, 6)); err != nil || !<-got {
-		t.Errorf("not acknowledged, %v", err)
-	}
-}
-
 // A client that reads nothing more is not waited for without end.
 func TestAcknowledgementIsBounded(t *testing.T) {
 	t.Parallel()
