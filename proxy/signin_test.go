@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -115,6 +116,18 @@ func TestSignIn(t *testing.T) {
 	}
 	if len(w.Payments()) != 1 {
 		t.Errorf("payments %v", w.Payments())
+	}
+}
+
+// A door may leave the key to be read until it is needed: the sign-in comes first.
+func TestSignInReadsTheKey(t *testing.T) {
+	t.Parallel()
+	w, c := signingIn(t), newClub(t)
+	w.joined(c.URL + "/page?n=1")
+	call := NewCall(pay.Key{ID: w.Key.ID}, "", "")
+	call.ReadKey = func(ctx context.Context) (pay.Key, error) { return w.Key, ctx.Err() }
+	if a := w.must(w.door, call, proxytest.Request(t, "GET", c.URL+"/page?n=2", nil)); a.Text != "member:" || len(w.Payments()) != 1 {
+		t.Errorf("%d %q, %d payments", a.StatusCode, a.Text, len(w.Payments()))
 	}
 }
 
