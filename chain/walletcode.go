@@ -13,7 +13,7 @@ import (
 
 var (
 	_ pay.Codes = (*Client)(nil)
-	_ pay.Codes = (Networks)(nil)
+	_ pay.Codes = Networks(nil)
 )
 
 const (

@@ -50,7 +50,7 @@ func (c *cookies) keep(from *url.URL, cookie *http.Cookie) {
 		c.named, _ = cookiejar.New(o)
 	}
 	c.live.SetCookies(from, []*http.Cookie{cookie})
-	lasting := *cookie
+	lasting := *cookie //nolint:gosec // it is the seller's, with its attributes
 	lasting.MaxAge, lasting.Expires = 0, time.Time{}
 	c.named.SetCookies(from, []*http.Cookie{&lasting})
 }

@@ -91,9 +91,9 @@ func (e *lastEvent) open() bool {
 
 // seesPart looks for the delimiter behind the last part of a multipart body.
 func (e *lastEvent) seesPart(piece []byte) bool {
-	tail := append(e.line, piece...)
-	e.over = e.over || bytes.Contains(tail, e.boundary)
-	e.line = append(e.line[:0], tail[max(0, len(tail)-len(e.boundary)):]...)
+	e.line = append(e.line, piece...)
+	e.over = e.over || bytes.Contains(e.line, e.boundary)
+	e.line = append(e.line[:0], e.line[max(0, len(e.line)-len(e.boundary)):]...)
 	return e.over
 }
 

@@ -94,7 +94,8 @@ func (s *Streams) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		id, ended := frame.Header().StreamID, false
+		id := frame.Header().StreamID
+		var ended bool
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
@@ -117,7 +118,7 @@ func (s *Streams) serve(conn net.Conn) {
 			if bodies[id] == nil {
 				continue
 			}
-			bodies[id].Write(frame.Data())
+			_, _ = bodies[id].Write(frame.Data())
 			ended = frame.StreamEnded()
 		default:
 			continue
