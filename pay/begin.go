@@ -40,16 +40,16 @@ type CallIdentity struct {
 	Terms Terms
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
-	// Retried: the call repeats an earlier one by its own word, so Anew does not count. Recent is the payment whose
-	// call it may repeat, which was answered; "": none.
+	// Retried: the call repeats an earlier one by its own word, so Anew does not count.
 	Retried bool
-	Recent  string
 	// Again: the call gets this payment and no new one.
 	Again string
 	// Arrival holds when the call began; nil: that tells it from no other.
 	Arrival *Arrival
-	// Repeated: the call gets this payment, which was answered meanwhile, if that lives. "": none.
-	Repeated string
+	// Answered returns the payment whose answer the call may have come to repeat, "" if there is none. The call gets
+	// it, if that lives. It is asked after VisitAwaited, since an answer counts here before its lease is given back.
+	// nil: none.
+	Answered func() string
 	// Resend: a repeat of a settled payment sends the payload once more (proxy, transport). Without
 	// it a repeat gets the stored answer (REST).
 	Resend bool

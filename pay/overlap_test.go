@@ -69,6 +69,59 @@ func TestLateCallGetsThePaymentOfTheFirst(t *testing.T) {
 	}
 }
 
+// decides calls a function before a payment is journaled.
+type decides struct {
+	pay.Store
+	before func(*pay.Begin)
+}
+
+func (d *decides) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	d.before(b)
+	return d.Store.Begin(ctx, b)
+}
+
+// A call that repeats another one, by when both began or by its own word, gets the payment of that one, also if it is
+// answered at the very moment when the store decides.
+func TestRepeatOfACallAnsweredAtTheDecision(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		after         time.Duration
+		retried, anew bool
+		payments      int
+	}{
+		"late":                        {after: 1001 * time.Millisecond, payments: 1},
+		"by its own word":             {retried: true, payments: 1},
+		"by its own word, though new": {retried: true, anew: true, payments: 1},
+		"together":                    {payments: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &decides{before: func(*pay.Begin) {}}
+			w := newWorld(t, func(o *pay.Options) {
+				o.RepeatWait, store.Store, o.Store = 10*time.Second, o.Store, store
+			})
+			payer := w.payer
+			r := w.proxied("https://a.example/x", "100", "")
+			first := must(payer.Open(context.Background(), r))
+			w.sellerMoves(first.Payload())
+			w.chain.advance(c.after)
+			r.Retried, r.Anew, r.Arrival = c.retried, c.anew, payer.Arrive(w.key.ID)
+			store.before = func(b *pay.Begin) {
+				if b.New != nil && b.New.ID != first.Payment().ID {
+					store.before = func(*pay.Begin) {}
+					first.Finish(true)
+					w.quiet()
+				}
+			}
+			second := must(payer.Open(context.Background(), r))
+			if same := second.Payment().ID == first.Payment().ID; same != (c.payments == 1) {
+				t.Errorf("the same payment: %t", same)
+			}
+			second.Finish(true)
+		})
+	}
+}
+
 // The next call waits until an answer that is written has been acknowledged, or not.
 func TestNextCallWaitsForTheAcknowledgement(t *testing.T) {
 	t.Parallel()

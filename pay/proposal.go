@@ -1,7 +1,6 @@
 package pay
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"time"
@@ -80,11 +79,10 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 		id.Fingerprint = HashOf("rest", r.URL, t.String())
 	}
 	id.Identity = identityOf(r.Task, id.Fingerprint)
-	if id.Retried {
-		id.Recent = p.remembered(r, id.Identity)
-	}
-	if r.IdempotencyKey == "" && r.Again == "" && r.Arrival != nil {
-		id.Arrival, id.Repeated = r.Arrival, cmp.Or(r.repeated, r.Arrival.repeated(id.Identity))
+	if r.IdempotencyKey == "" && r.Again == "" {
+		id.Arrival = r.Arrival
+		identity, anew := id.Identity, id.Anew
+		id.Answered = func() string { return p.repeatedBy(r, identity, anew) }
 	}
 	return id
 }

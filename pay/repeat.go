@@ -36,29 +36,22 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 		}
 		return b.serve(p), true, nil
 	}
-	if b.Repeated != "" && !b.Anew {
-		p, err := v.Payment(b.Repeated)
-		if err != nil {
-			return Begun{}, false, err
-		}
-		if p.Lives() && !p.Retired {
-			return b.serve(p), true, nil
-		}
-	}
 	begun, found, err := b.awaited(v, b.Identity)
 	if err == nil && !found && b.Earlier.Identity != (Hash{}) {
 		begun, found, err = b.awaited(v, b.Earlier.Identity)
 	}
-	if err == nil && !found && b.Recent != "" {
-		p, err := v.Payment(b.Recent)
-		if err != nil {
-			return Begun{}, false, err
-		}
-		if p.Lives() && !p.Retired {
-			return b.serve(p), true, nil
-		}
+	if err != nil || found || b.Answered == nil {
+		return begun, found, err
 	}
-	return begun, found, err
+	answered := b.Answered()
+	if answered == "" {
+		return Begun{}, false, nil
+	}
+	p, err := v.Payment(answered)
+	if err != nil || !p.Lives() || p.Retired {
+		return Begun{}, false, err
+	}
+	return b.serve(p), true, nil
 }
 
 // awaited serves a call by a payment without an answer.

@@ -1,6 +1,9 @@
 package pay
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// retriedTime bounds how long after an answer a call that says that it repeats an earlier one gets its payment.
@@ -18,6 +21,17 @@ type recent struct {
 // remember keeps a payment whose caller was answered, for calls that say that they repeat its call.
 func (p *Payer) remember(h *hold) {
 	p.recent.Set(h.keyID, h.identity, recent{h.id, p.now()})
+}
+
+// repeatedBy returns the answered payment that a call repeats, by when both began or by its own word; "": none.
+func (p *Payer) repeatedBy(r Request, identity Hash, anew bool) (paymentID string) {
+	if !anew && r.Arrival != nil {
+		paymentID = cmp.Or(r.repeated, r.Arrival.repeated(identity))
+	}
+	if paymentID == "" && r.Retried {
+		paymentID = p.remembered(r, identity)
+	}
+	return paymentID
 }
 
 // remembered returns the payment that a call says to repeat, which was answered a short time ago; "": none.
