@@ -12,8 +12,8 @@ type ApprovalOptions struct {
 	// RequireApprovalAbove holds a payment above this amount in USDC until a person approves it, or off. A
 	// key's own limit comes first. Default: {env.PURSER_REQUIRE_APPROVAL_ABOVE}, else off.
 	RequireApprovalAbove string `json:"require_approval_above,omitempty"`
-	// RequireApprovalNewHosts, when true, holds the first payment of a key to a host until a person
-	// approves it. Default: {env.PURSER_REQUIRE_APPROVAL_NEW_HOSTS}, else false.
+	// RequireApprovalNewHosts, when true, holds the first payment of a key to a host until a person approves it;
+	// when false, none. Default: {env.PURSER_REQUIRE_APPROVAL_NEW_HOSTS}, else that to suspicious hosts.
 	RequireApprovalNewHosts string `json:"require_approval_new_hosts,omitempty"`
 	// ApprovalWait is the time that a request waits for the answer, such as 60s, or off: it does not wait.
 	// Default: {env.PURSER_APPROVAL_WAIT}, else 60s.

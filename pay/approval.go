@@ -18,6 +18,10 @@ const (
 const (
 	RuleApprovalAbove   = "approval-above"
 	RuleApprovalNewHost = "approval-new-host"
+	// RuleApprovalLookAlike holds a payment to a host that can be taken for another one: see [Suspicion].
+	RuleApprovalLookAlike = "approval-look-alike"
+	// RuleApprovalOtherSite holds one whose terms, or whose URL, come from another site.
+	RuleApprovalOtherSite = "approval-other-site"
 )
 
 // Approval asks a person about a payment that its key may make only once a person has agreed to exactly
@@ -175,6 +179,9 @@ func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
 	}
 	ask := *b.Approval
 	if ask.Rule, ask.Detail, err = b.Policy.asks(v, b.New); err != nil {
+		return nil, nil, err
+	}
+	if ask.Rule, ask.Detail, err = b.suspect(v, ask.Rule, ask.Detail); err != nil {
 		return nil, nil, err
 	}
 	switch waited := b.Approved; {

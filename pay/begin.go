@@ -105,6 +105,8 @@ type Proposal struct {
 	KeyName string
 	// Approval is the row that asks a person about New, if its policy needs one for it; nil: it never does.
 	Approval *Approval
+	// Suspicion says why a person should see New, unless the key has paid its host.
+	Suspicion Suspicion
 	// Approved is the approval that the call has waited for, nil for none: New has exactly its terms, or
 	// needs another one.
 	Approved *Approval

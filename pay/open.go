@@ -44,6 +44,9 @@ type Request struct {
 	// Redirects places the request among the redirects of paid answers; nil on REST.
 	Redirects *Redirects
 
+	// LedFrom is the URL whose answer has led the client to URL, without a payment; "": none that is known.
+	LedFrom string
+
 	// Approved is the approval that the call has waited for: see [Payer.AwaitApproval]. A new payment has
 	// exactly its terms; any other one needs an approval of its own.
 	Approved *Approval

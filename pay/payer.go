@@ -133,6 +133,8 @@ type Payer struct {
 	waits      waits
 	quotes     *perclient.Limiter[string] // by key
 	quoted     quotes
+	// resemblances holds verdicts about names, by key and host.
+	resemblances *perclient.Memory[string, resemblance]
 
 	reconcile reconciling
 	retaining retaining
@@ -195,13 +197,14 @@ func New(o Options) (*Payer, error) {
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		proving:  newProving(),
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
-		telling:   newTelling(),
-		arrivals:  arrivals{of: map[string]*undecided{}},
-		recent:    perclient.NewMemory[Hash, recent](maxRecent),
-		waits:     newWaits(),
-		quotes:    o.Failures.quotes(),
-		quoted:    newQuotes(),
-		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
+		telling:      newTelling(),
+		arrivals:     arrivals{of: map[string]*undecided{}},
+		resemblances: perclient.NewMemory[string, resemblance](maxSuspicions),
+		recent:       perclient.NewMemory[Hash, recent](maxRecent),
+		waits:        newWaits(),
+		quotes:       o.Failures.quotes(),
+		quoted:       newQuotes(),
+		reconcile:    reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }
 

@@ -54,6 +54,12 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
+		if b.Suspicion, err = p.suspicion(ctx, r, pol, b.New); err != nil {
+			return nil, c, err
+		}
+		if b.Suspicion.Rule != "" && b.Approval == nil {
+			b.Approval = p.approvalFor(r, b.New)
+		}
 	}
 	return b, c, nil
 }

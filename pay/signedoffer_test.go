@@ -70,7 +70,7 @@ func TestOfferSigners(t *testing.T) {
 	a := w.mustOpen(r)
 	tx := w.sellerMoves(a.Payload())
 	a.Receipt(receiptFor(t, tx, signer.Receipt(x402test.Fields{
-		"version": 1, "network": "eip155:8453", "resourceUrl": "https://api.example.com/r", "payer": a.Payment().Authorization.From.String(),
+		"version": 1, "network": "eip155:8453", "resourceUrl": r.Challenge.ResourceURL, "payer": a.Payment().Authorization.From.String(),
 		"issuedAt": w.chain.clock().Unix(),
 	})))
 	a.Finish(true)
@@ -142,7 +142,7 @@ func TestSignedReceiptIsKept(t *testing.T) {
 		a := w.mustOpen(soldBy(w.proxied("https://a.example/"+name, "100", ""), s))
 		tx := w.sellerMoves(a.Payload())
 		receipt := receiptFor(t, tx, signed(x402test.Fields{
-			"version": 1, "network": "eip155:8453", "resourceUrl": "https://api.example.com/r", "payer": a.Payment().Authorization.From.String(),
+			"version": 1, "network": "eip155:8453", "resourceUrl": "https://a.example/" + name, "payer": a.Payment().Authorization.From.String(),
 			"issuedAt": w.chain.clock().Unix(), "transaction": tx,
 		}))
 		a.Receipt(receipt)
@@ -173,7 +173,7 @@ func TestSignedReceiptOfARepeat(t *testing.T) {
 	}
 	again := w.mustOpen(r)
 	signed := receiptFor(t, tx, s.Receipt(x402test.Fields{
-		"version": 1, "network": "eip155:8453", "resourceUrl": "https://api.example.com/r", "payer": again.Payment().Authorization.From.String(),
+		"version": 1, "network": "eip155:8453", "resourceUrl": r.Challenge.ResourceURL, "payer": again.Payment().Authorization.From.String(),
 		"issuedAt": w.chain.clock().Unix(), "transaction": "",
 	}))
 	again.Receipt(signed)

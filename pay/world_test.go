@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	neturl "net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -360,9 +362,15 @@ const testSeller = "0x1111111111111111111111111111111111111111"
 // challenge is a v2 challenge for an amount.
 func challenge(t testing.TB, amount string) x402.Challenge {
 	t.Helper()
-	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"error":"Payment required","resource":{"url":"https://api.example.com/r"},
+	return challengeFor(t, "https://api.example.com/r", amount)
+}
+
+// challengeFor is one that names a resource.
+func challengeFor(t testing.TB, resource, amount string) x402.Challenge {
+	t.Helper()
+	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"error":"Payment required","resource":{"url":%q},
 		"accepts":[{"scheme":"exact","network":"eip155:8453","amount":%q,"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		"payTo":%q,"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`, amount, testSeller))
+		"payTo":%q,"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`, resource, amount, testSeller))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,6 +385,9 @@ func (w *world) rest(settlement pay.Settlement, url, amount, idem string) pay.Re
 
 func (w *world) proxied(url, amount, idem string) pay.Request {
 	r := w.rest(pay.SettleSeller, url, amount, idem)
+	if u, err := neturl.Parse(url); err == nil && !strings.HasSuffix(u.Hostname(), ".example.com") {
+		r.Challenge = challengeFor(w.t, url, amount)
+	}
 	r.Door, r.HTTP = pay.DoorProxy, &pay.HTTPRequest{Method: "GET", URL: url}
 	return r
 }

@@ -56,6 +56,7 @@ type Call struct {
 	finished bool
 	arrived  time.Time     // when its request was first sent on
 	led      way           // the way of redirects that has led to it
+	strayed  string        // the URL of another site whose free answer has led to it; ""
 	job      job           // that it asks about
 	signedIn bool          // see Transport.signIn
 	cookies  cookies       // of its 402s

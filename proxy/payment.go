@@ -61,7 +61,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew, Retried: call.Retried,
 		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum, Plain: m.body.plain}, OnlyRepeat: failing != nil || m.onlyRepeat,
-		Approved: call.approved, Redirects: m.placed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
+		Approved: call.approved, Redirects: m.placed, LedFrom: call.strayed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
 	}
 	if call.Dry {
 		giveBack()

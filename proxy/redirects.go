@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/internal/lookalike"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
@@ -19,6 +21,10 @@ const (
 	maxWays = 128
 	// maxBought bounds the URLs at which a key has bought. At a forgotten one it must ask as at a new one.
 	maxBought = 128
+	// maxStrays bounds the places on other sites to which free answers have led a key's client.
+	maxStrays = 32
+	// strayTime is the time within which a client follows such an answer.
+	strayTime = time.Minute
 	// maxWayMarks bounds the marks that the end of a way forgets. The others end with their time.
 	maxWayMarks = 64
 	// briefAnswer is the time within which the body of an answer may end without a second write.
@@ -33,9 +39,16 @@ type redirects struct {
 	payer  *pay.Payer
 	log    *slog.Logger
 	now    pay.Clock
-	ways   *perclient.Memory[string, way]  // by key and mark
-	bought *perclient.Memory[string, bool] // by key and mark of the URL
-	any    atomic.Bool                     // a way was remembered once: without it, no request needs a hash and the lock
+	ways   *perclient.Memory[string, way]   // by key and mark
+	bought *perclient.Memory[string, bool]  // by key and mark of the URL
+	strays *perclient.Memory[string, stray] // by key and mark
+	any    atomic.Bool                      // a place was remembered once: without it, no request needs a hash and the lock
+}
+
+// stray holds a place on another site than the one that a client has asked, to which a free answer has led.
+type stray struct {
+	from string // the URL that the client asked for at first
+	at   time.Time
 }
 
 // way holds what is remembered of a place to which the answer to a payment has led.
@@ -54,6 +67,7 @@ func newRedirects(payer *pay.Payer, log *slog.Logger, now pay.Clock) *redirects 
 	return &redirects{
 		payer: payer, log: log, now: now,
 		ways: perclient.NewMemory[string, way](maxWays), bought: perclient.NewMemory[string, bool](maxBought),
+		strays: perclient.NewMemory[string, stray](maxStrays),
 	}
 }
 
@@ -66,7 +80,11 @@ func (r *redirects) arrive(req *http.Request, call *Call) {
 	if !r.any.Load() {
 		return
 	}
-	w := r.ways.Get(call.Key.ID, targetMark(req, call))
+	mark := targetMark(req, call)
+	if s := r.strays.Get(call.Key.ID, mark); call.arrived.Sub(s.at).Abs() < strayTime {
+		call.strayed = s.from
+	}
+	w := r.ways.Get(call.Key.ID, mark)
 	switch {
 	case !w.mark.Leads(call.arrived):
 	case w.job:
@@ -102,7 +120,9 @@ func (r *redirects) answered(req *http.Request, call *Call, resp *http.Response)
 	case leads(resp):
 		if r.onWay(req, call) {
 			r.lead(req, call, resp, call.led.paymentID, 0)
+			return
 		}
+		r.leadAway(req, call, resp)
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		if w.known() {
 			onEnd(resp, func(complete bool) {
@@ -116,6 +136,23 @@ func (r *redirects) answered(req *http.Request, call *Call, resp *http.Response)
 	case w.known() || isTransient(resp) && r.onWay(req, call):
 		r.keep(req, call, resp, r.marksHere(req, call), call.led.paymentID, retryAfter(resp, r.now()))
 	}
+}
+
+// leadAway remembers where a free answer leads, if that is another site than the one that the client asked at
+// first. Another node does not know of it.
+func (r *redirects) leadAway(req *http.Request, call *Call, resp *http.Response) {
+	base := call.clientURL(req)
+	from := cmp.Or(call.strayed, base.String())
+	asked, err := url.Parse(from)
+	to := locate(base, resp.Header.Get("Location"))
+	if !isRedirect(resp) {
+		_, to = refresh(base, resp.Header.Get("Refresh"))
+	}
+	if err != nil || to == nil || lookalike.Site(to.Hostname()) == lookalike.Site(asked.Hostname()) {
+		return
+	}
+	r.any.Store(true)
+	r.strays.Set(call.Key.ID, pay.RedirectTarget(call.Key.ID, placeOf(to)), stray{from, r.now()})
 }
 
 // isTransient reports whether clients repeat a request by themselves after such an answer.

@@ -41,7 +41,7 @@ func (d Desk) Answer(ctx context.Context, q pay.ApprovalAnswering, raise bool) (
 	switch {
 	case err != nil:
 		done.NotRaised, done.Failed = err.Error(), true
-	case done.Raised == nil && a.Rule == pay.RuleApprovalNewHost:
+	case done.Raised == nil && a.Rule != pay.RuleApprovalAbove:
 		done.NotRaised = "there is nothing to raise: once this payment is made, the key has paid the host"
 	case done.Raised == nil:
 		done.NotRaised = "there is nothing to raise: the key may pay this much without an approval by now"

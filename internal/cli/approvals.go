@@ -17,7 +17,8 @@ import (
 const approvalsHelp = `
 Lists the payments that wait for a person, and answers one. A key asks for an approval if a price is
 above its --require-approval-above, or with --require-approval-new-hosts for hosts that it has never
-paid: see 'purser limits'. An answer is about exactly these terms, and allows one payment.
+paid: see 'purser limits'. Without a word about new hosts it asks for suspicious ones, such as look-alikes
+of those that it pays. An answer is about exactly these terms, and allows one payment.
 
 A state is pending, approved, denied, expired or used; --state all lists every one of them. The
 beginning of an id is enough.

@@ -1,0 +1,108 @@
+package pay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/lookalike"
+)
+
+const (
+	// lookAlikeDays bounds the days of spending in which look-alikes of a host are searched.
+	lookAlikeDays = 90
+	// suspicionKept is the time for which a verdict about a host's name is used again.
+	suspicionKept = 10 * time.Minute
+	// maxSuspicions bounds the verdicts that are kept for a key.
+	maxSuspicions = 64
+)
+
+// Suspicion says why a person should see the first payment of a key to a host. The zero value says nothing.
+type Suspicion struct{ Rule, Detail string }
+
+// resemblance holds the host that another one can be taken for; "": none.
+type resemblance struct {
+	host string
+	at   time.Time
+}
+
+// suspects reports whether the policy leaves it to purser which new hosts a person sees. Where an operator lists
+// the hosts, or has said that no new host needs an approval, purser has nothing to add.
+func (pol Policy) suspects() bool {
+	return pol.RequireApprovalNewHosts == nil && len(pol.AllowHosts) == 0 || pol.asksAboutHosts()
+}
+
+// suspicion looks for signs that a payment goes where its caller did not mean to go: the host looks like one that
+// the key has paid, an answer of another site has led to it, or its terms are those of another site. Whether the
+// key has paid the host itself is up to the store: see [Begin.suspect]. On REST purser asks nobody, because there
+// the host is only the caller's word.
+func (p *Payer) suspicion(ctx context.Context, r Request, pol Policy, row *Payment) (s Suspicion, err error) {
+	at := siteOf(row.RequestURL)
+	own := lookalike.Site(at.name)
+	if _, _, named := pol.hostBudget(at); own == "" || named || !row.Door.dials() || !pol.suspects() {
+		return s, nil
+	}
+	if like, err := p.resembled(ctx, row.KeyID, pol, at); err != nil {
+		return s, err
+	} else if like != "" {
+		return Suspicion{RuleApprovalLookAlike, fmt.Sprintf("%s can be taken for %s, which this key pays", at, like)}, nil
+	}
+	if from := lookalike.Site(siteOf(r.LedFrom).name); from != "" && from != own {
+		return Suspicion{RuleApprovalOtherSite, fmt.Sprintf("an answer of %s has led to %s", siteOf(r.LedFrom), at)}, nil
+	}
+	if of := siteOf(row.Offer.ResourceURL()); lookalike.Site(of.name) != "" && lookalike.Site(of.name) != own {
+		return Suspicion{RuleApprovalOtherSite, fmt.Sprintf("the terms of %s are for a resource of %s", at, of)}, nil
+	}
+	return s, nil
+}
+
+// resembled returns the host that a site can be taken for, among those that the key has paid and those that its
+// limits name; "": none.
+func (p *Payer) resembled(ctx context.Context, keyID string, pol Policy, at site) (string, error) {
+	now := p.now()
+	if last := p.resemblances.Get(keyID, at.name); !last.at.IsZero() && now.Sub(last.at).Abs() < suspicionKept {
+		return last.host, nil
+	}
+	hosts := map[string]bool{}
+	for pattern := range pol.Hosts {
+		hosts[strings.TrimPrefix(pattern, "*.")] = true
+	}
+	err := p.store.VisitSpendDays(ctx, []string{keyID}, DayOf(now).AddDate(0, 0, -lookAlikeDays), now, SpendDays{
+		Day: func(string, time.Time, Sum) {}, Task: func(string, time.Time, []byte, Sum) {},
+		Host: func(_ string, _ time.Time, name []byte, _ Sum) { hosts[string(name)] = true },
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading the hosts that a key has paid: %w", err)
+	}
+	names := slices.Sorted(maps.Keys(hosts))
+	for i, name := range names {
+		names[i] = withoutPort(name)
+	}
+	like := lookalike.Of(at.name, names)
+	p.resemblances.Set(keyID, at.name, resemblance{like, now})
+	return like, nil
+}
+
+// withoutPort returns the name of a host as books and policies have it.
+func withoutPort(host string) string {
+	name, _, _ := strings.Cut(host, ":")
+	return name
+}
+
+// suspect turns what looks suspicious into the rule by which a person is asked, unless the key has paid the host.
+func (b *Begin) suspect(v BeginView, rule, detail string) (string, string, error) {
+	s := b.Suspicion
+	if s.Rule == "" || rule != "" && rule != RuleApprovalNewHost {
+		return rule, detail, nil
+	}
+	if rule == "" {
+		paid, err := v.Paid(b.KeyID, b.New.Host, b.New.Door.dials())
+		if err != nil || paid {
+			return "", "", err
+		}
+	}
+	return s.Rule, s.Detail + "; a person must approve the first payment there", nil
+}
