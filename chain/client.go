@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/purserpay/purser/internal/endpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -53,7 +55,8 @@ type Client struct {
 	setting  string
 	log      *slog.Logger
 
-	learned   *learned  // of transactions
+	learned   *learned // of transactions
+	searched  *lru.Cache[searchKey, searched]
 	noSafeTag sync.Once // logs the missing `safe` tag once
 }
 
@@ -70,7 +73,12 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	e.WatchDates(o.Dates)
+	begun, err := lru.New[searchKey, searched](maxSearched)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
+		searched: begun,
 		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}

@@ -113,7 +113,7 @@ func (s *transferSearch) findByLogs(ctx context.Context, w window) (event, error
 // findTransfer finds the transfer of an authorization in a window; none: an event without a transaction.
 func (s *transferSearch) findTransfer(ctx context.Context, w window) (best event, err error) {
 	upto := s.query.Authorization.Rail == x402.RailUpto
-	err = s.client.search(ctx, s.transfers, w, func(ctx context.Context, logs []logEntry, from, to uint64) (bool, error) {
+	_, err = s.client.search(ctx, s.transfers, w, func(ctx context.Context, logs []logEntry, from, to uint64) (bool, error) {
 		found, err := s.take(ctx, logs, from, to, false)
 		if best.log.Transaction != "" {
 			found = append(found, best)
@@ -357,7 +357,7 @@ func (c *Client) givenUp(ctx context.Context, q pay.TraceQuery, w window) (event
 	place, bit := q.Authorization.NonceSlot()
 	filter := map[string]any{"address": x402.Permit2, "topics": []any{topicInvalidated, owner}}
 	var first *logEntry
-	err := c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, from, to uint64) (bool, error) {
+	_, err := c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, from, to uint64) (bool, error) {
 		for _, l := range logs {
 			data, err := hex.DecodeString(strings.TrimPrefix(l.Data, "0x"))
 			if err != nil || len(data) != 64 || l.Address != x402.Permit2 || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||

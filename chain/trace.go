@@ -27,6 +27,8 @@ const (
 	answersToGrow = 8
 	// maxLogCalls bounds a search: over a week in both directions at 2,000 blocks a call.
 	maxLogCalls = 400
+	// maxSearched bounds the searches without an end that are remembered.
+	maxSearched = 1024
 	// maxBlockCalls bounds the search for the first block. Bisection needs at most 2 x 40 calls.
 	maxBlockCalls = 80
 )
@@ -111,7 +113,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 	var w window
 	switch {
 	case used:
-		w.top, w.last = uint64(safe.Number), safe
+		w.top, w.last, w.safe = uint64(safe.Number), safe, true
 		if w.start, err = c.startOf(ctx, q.Created.Add(-clockMargin), safe); err != nil {
 			return pay.Trace{}, nil, err
 		}
@@ -237,10 +239,25 @@ func (c *Client) lastOf(ctx context.Context, goal uint64, top header, least time
 	return uint64(low.Number), nil
 }
 
-// window bounds a search for a log, which is nearly always soon after start. Block last is the top.
+// window bounds a search for a log, which is nearly always soon after start. Block last is the top. safe: no block
+// of it can go.
 type window struct {
 	floor, start, top uint64
 	last              header
+	safe              bool
+	from              searched // where an earlier search has stopped; zero: there was none
+}
+
+// searchKey names the search for the log of an authorization.
+type searchKey struct {
+	token, from x402.Address
+	nonce       x402.Nonce
+}
+
+// searched holds how far a search has come that found nothing between two blocks.
+type searched struct {
+	below, above uint64
+	size         uint64 // in blocks, that the RPC has answered last
 }
 
 // findLog searches for the log that used or canceled the authorization.
@@ -249,8 +266,12 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 		"address": q.Asset.Address,
 		"topics":  []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()},
 	}
+	key := searchKey{q.Asset.Address, q.Authorization.From, q.Authorization.Nonce}
+	if w.safe {
+		w.from, _ = c.searched.Get(key)
+	}
 	done := false
-	err = c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
+	at, err := c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
 		if len(logs) == 0 {
 			return false, nil
 		}
@@ -258,6 +279,12 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 		done = err == nil
 		return done, err
 	})
+	switch {
+	case err == nil: // all of it was read: an RPC that had not indexed a block is asked again next time
+		c.searched.Remove(key)
+	case w.safe:
+		c.searched.Add(key, at)
+	}
 	if err == nil && !done {
 		err = fmt.Errorf("it is used, but blocks %d to %d have no log of it", w.floor, w.top)
 	}
@@ -267,17 +294,22 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 // search reads the logs of a window, and hands them to take until that has what it looks for: nearly
 // always in one call. After that it goes both ways in growing steps: a cancellation may come at any
 // time, and our clock may have been far ahead when the payment was made. An RPC that has refused a range
-// gets smaller ones, and larger ones again after some answers: one block may have had too many logs.
+// gets smaller ones, and larger ones again after some answers: one block may have had too many logs. It returns how
+// far it has come, from where the next search may go on.
 func (c *Client) search(
 	ctx context.Context, read func(ctx context.Context, from, to uint64) ([]logEntry, error), w window,
 	take func(context.Context, []logEntry, uint64, uint64) (bool, error),
-) error {
+) (at searched, err error) {
 	below, above := w.start, w.start // what take wants is not between them
 	size, most := uint64(maxRange), uint64(maxGrown)
 	answers, patience, grown := 0, 1, false
+	if was := w.from; was.size > 0 && was.below >= w.floor && was.above <= w.top+1 {
+		below, above, size, patience = was.below, was.above, was.size, answersToGrow
+	}
+	defer func() { at = searched{below, above, size} }()
 	for calls := 0; below > w.floor || above <= w.top; calls++ {
 		if calls == maxLogCalls {
-			return fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
+			return at, fmt.Errorf("it is used, but blocks %d to %d have no log of it; the next search goes on from there", below, above-1)
 		}
 		forward := above <= w.top && (above < w.start+maxRange || calls%2 == 0 || below == w.floor)
 		first, last := below-min(size, below-w.floor), below-1
@@ -295,10 +327,10 @@ func (c *Client) search(
 			continue
 		}
 		if err != nil {
-			return err
+			return at, err
 		}
 		if done, err := take(ctx, logs, first, last); done || err != nil {
-			return err
+			return at, err
 		}
 		if forward {
 			above = last + 1
@@ -309,7 +341,7 @@ func (c *Client) search(
 			size, grown = min(2*size, most), true
 		}
 	}
-	return nil
+	return at, nil
 }
 
 // onlyEvent returns the only log that was found, after checking it against the question.

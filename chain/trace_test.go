@@ -147,6 +147,37 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A search of an RPC that gives the logs of a few blocks a call goes on where the last one has stopped.
+func TestTraceGoesOnWithItsSearch(t *testing.T) {
+	t.Parallel()
+	n := onBase()
+	n.event, n.maxRange = 1_002_500, 5
+	n.safe, n.head = n.event+100, n.event+160
+	c := connect(t, n, chain.Options{})
+	for tries := 1; ; tries++ {
+		n.mu.Lock()
+		n.calls = map[string]int{}
+		n.mu.Unlock()
+		got, err := c.Trace(t.Context(), query())
+		n.mu.Lock()
+		asked := n.calls["eth_getLogs"]
+		n.mu.Unlock()
+		if asked > 402 {
+			t.Fatalf("%d calls in one search", asked)
+		}
+		if err == nil {
+			if !got.Used || tries < 2 {
+				t.Errorf("%+v after %d searches", got, tries)
+			}
+			return
+		}
+		if tries == 5 || !strings.Contains(err.Error(), "goes on from there") {
+			t.Fatalf("search %d: %v", tries, err)
+		}
+		n.safe, n.head = n.safe+10, n.head+10 // the chain goes on
+	}
+}
+
 // A log must match the question.
 func TestTraceDistrustsLogs(t *testing.T) {
 	t.Parallel()

@@ -37,8 +37,8 @@ func (pol Policy) suspects() bool {
 
 // suspicion looks for signs that a payment goes where its caller did not mean to go: the host looks like one that
 // the key has paid, an answer of another site has led to it, or its terms are those of another site. Whether the
-// key has paid the host itself is up to the store: see [Begin.suspect]. On REST purser asks nobody, because there
-// the host is only the caller's word.
+// key has paid the host itself is up to the store: see [Begin.suspect]. On REST it finds nothing, because there the
+// host is only the caller's word.
 func (p *Payer) suspicion(ctx context.Context, r Request, pol Policy, row *Payment) (s Suspicion, err error) {
 	at := siteOf(row.RequestURL)
 	own := lookalike.Site(at.name)

@@ -39,8 +39,8 @@ func Site(host string) string {
 	return site
 }
 
-// Of returns the one of some hosts that another host can be taken for; "": none. Hosts of one site are told
-// apart by nobody but their owner, so they never count.
+// Of returns the one of some hosts that another host can be taken for; "": none. Hosts of one site have one owner,
+// so they never count.
 func Of(host string, known []string) string {
 	site := Site(host)
 	if site == "" {
