@@ -66,7 +66,7 @@ func everyStoredValue() map[string]any {
 				Terms: pay.TransactionTerms{Nonce: 8, Gas: 90_000, MaxFee: x402.NewAmount(3_000_000_000), Tip: x402.NewAmount(1_000_000)},
 			},
 			Transaction: "0x7a", Reason: "insufficient_funds", Detail: json.RawMessage(`{"isValid":false}`),
-			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, SellerSaid: "insufficient_funds", EventID: "event-1", Charged: x402.NewAmount(6), Waited: 1500 * time.Millisecond,
+			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, SellerSaid: "insufficient_funds", EventID: "event-1", Charged: x402.NewAmount(6), Waited: 1500 * time.Millisecond, CalledUntil: second(9),
 			Lease:    pay.Lease{Owner: "node-1", Fence: 3, Until: second(5)},
 			Answered: true, Unanswered: true, Receipted: true,
 			Reservations: []pay.Reservation{

@@ -106,7 +106,7 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 			return nil, pay.ErrLeaseLost
 		}
 		p := was.Clone()
-		p.Lease.Until = until
+		p.Extend(until)
 		return p, nil
 	}
 	run := func(b *batch) error {

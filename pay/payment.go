@@ -176,6 +176,8 @@ type Payment struct {
 	Waited time.Duration `json:"Waited,omitzero"`
 
 	Lease Lease `json:"Lease"`
+	// CalledUntil holds the end of the last lease of a call, if that is behind the validity. Recovery's do not count.
+	CalledUntil time.Time `json:"CalledUntil,omitzero"`
 	// Answered: the caller got its answer in full and without an error status.
 	Answered bool `json:"Answered,omitempty"`
 	// Unanswered: the lease ended and the answer did not arrive (docs/design.md §3, repeats without a key).
@@ -212,8 +214,8 @@ const (
 const (
 	// ResendMargin is the validity that must be left to send a payload: facilitators want 6 s.
 	ResendMargin = 6 * time.Second
-	// RepeatGrace is the time after ValidBefore in which a repeat still gets an unanswered payment,
-	// and in which a payment stays doubted without an RPC.
+	// RepeatGrace is the time after ValidBefore, or after a send that takes longer, in which a repeat still gets an
+	// unanswered payment. After ValidBefore, a payment stays doubted for it without an RPC.
 	RepeatGrace = 120 * time.Second
 	// RetainPayload is the time for which payload and idempotency key outlive the closing.
 	RetainPayload = 30 * 24 * time.Hour
@@ -251,12 +253,23 @@ func (p *Payment) Awaited() bool {
 	return p.IdempotencyKey == "" && p.Lives() && !p.Answered
 }
 
-// AwaitedUntil returns when a repeat without an idempotency key stops to get the payment.
+// AwaitedUntil returns when a repeat without an idempotency key stops to get the payment. A seller may take longer
+// for its answer than the authorization is valid, and the client gives up only then.
 func (p *Payment) AwaitedUntil() time.Time {
-	if p.Door == DoorOperator {
+	switch {
+	case p.Door == DoorOperator:
 		return p.ValidBefore().Add(withdrawalGrace)
+	case p.CalledUntil.After(p.ValidBefore()):
+		return p.CalledUntil.Add(RepeatGrace)
 	}
 	return p.ValidBefore().Add(RepeatGrace)
+}
+
+// Extend extends the lease of a call.
+func (p *Payment) Extend(until time.Time) {
+	if p.Lease.Until = until; until.After(p.ValidBefore()) {
+		p.CalledUntil = until
+	}
 }
 
 // These begin the notes of a 402 to the payload.

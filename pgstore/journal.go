@@ -304,7 +304,7 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 			return pay.ErrLeaseLost
 		}
 		p := was.Clone()
-		p.Lease.Until = until
+		p.Extend(until)
 		s.save(p, false)
 		return nil
 	}))

@@ -74,6 +74,7 @@ type paymentRow struct {
 	Charged        Number         `cbor:"50,keyasint,omitempty"`
 	SellerSaid     string         `cbor:"51,keyasint,omitempty"`
 	Waited         int64          `cbor:"52,keyasint,omitempty"` // in milliseconds
+	CalledUntil    Nanos          `cbor:"53,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -309,7 +310,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.Time()},
 		Check: r.Check.Time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
-		Waited: time.Duration(r.Waited) * time.Millisecond,
+		Waited: time.Duration(r.Waited) * time.Millisecond, CalledUntil: r.CalledUntil.Time(),
 	}
 	if !r.Rail.Known() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)

@@ -120,6 +120,7 @@ func EncodeRow(p *pay.Payment) []byte {
 	w.optionalAmount(50, p.Charged)
 	w.text(51, p.SellerSaid)
 	w.number(52, uint64(max(p.Waited, 0)/time.Millisecond)) //nolint:gosec // not negative
+	w.time(53, p.CalledUntil)
 	return w.row()
 }
 

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -139,7 +138,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence uint64, until time.T
 			return pay.ErrLeaseLost
 		}
 		p = p.Clone()
-		p.Lease.Until = until
+		p.Extend(until)
 		return r.write(p, nil, nil)
 	})
 }
@@ -223,7 +222,7 @@ func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit
 		}
 	}
 	slices.SortStableFunc(awaited, func(a, b *pay.Payment) int {
-		return cmp.Compare(a.Authorization.ValidBefore, b.Authorization.ValidBefore)
+		return a.AwaitedUntil().Compare(b.AwaitedUntil())
 	})
 	for _, p := range awaited {
 		if more, err := visit(p.ID); err != nil || !more {

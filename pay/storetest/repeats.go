@@ -228,6 +228,18 @@ var repeatTests = map[string]func(*fixture){
 		f.release(f.repeats(b, expired, pay.Resent, p), false)
 		f.repeats(b, over, pay.Created, p)
 	},
+	"no key: a send that takes longer than the window": func(f *fixture) {
+		b := want(f.key(), noon)
+		p := f.begin(b, pay.Created)
+		for end := lapsed; end < 2*over; end += pay.LeaseRenewal {
+			f.must(f.Renew(f.ctx, p.ID, p.Lease.Fence, noon.Add(end)))
+		}
+		f.repeats(b, over+time.Second, pay.Busy, p)
+		p = f.settle(f.find(p.ID), false)
+		until := f.find(p.ID).CalledUntil.Sub(noon) + pay.RepeatGrace
+		f.release(f.repeats(b, until-time.Second, pay.Resent, p), false)
+		f.repeats(b, until+time.Second, pay.Created, p)
+	},
 	"no key: a retired payment serves no repeat": func(f *fixture) {
 		b := want(f.key(), noon)
 		p := f.begin(b, pay.Created)
