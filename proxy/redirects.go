@@ -133,7 +133,8 @@ func (r *redirects) answered(req *http.Request, call *Call, resp *http.Response)
 				}
 			})
 		}
-	case w.known() || isTransient(resp) && r.onWay(req, call):
+	case call.job.paymentID != "": // its mark stays as it is, whatever the seller answers meanwhile
+	case w.known() || isTransient(resp) && r.onWay(req, call) && call.job.paymentID == "":
 		r.keep(req, call, resp, r.marksHere(req, call), call.led.paymentID, retryAfter(resp, r.now()))
 	}
 }
@@ -184,6 +185,12 @@ func (r *redirects) onWay(req *http.Request, call *Call) bool {
 	}
 	if m.Leads(call.arrived) {
 		call.led.mark = m
+		if call.job.paymentID == "" {
+			call.job, err = r.jobAt(req.Context(), req, call)
+		}
+	}
+	if err != nil {
+		r.log.WarnContext(req.Context(), "marks of a job not read", "key", call.Key.ID, "error", err)
 	}
 	return call.led.known()
 }
@@ -300,7 +307,7 @@ func (r *redirects) keep(req *http.Request, call *Call, resp *http.Response, pay
 func (r *redirects) end(req *http.Request, keyID string, w way) {
 	gone := make(map[string]pay.NoticeMark)
 	for _, name := range w.marks {
-		if r.ways.Get(keyID, name).paymentID == w.paymentID {
+		if at := r.ways.Get(keyID, name); at.paymentID == w.paymentID && !at.job {
 			gone[name] = pay.NoticeMark{}
 			r.ways.Remove(keyID, name)
 		}

@@ -124,3 +124,67 @@ func TestSellersRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// answers plays answers to GET requests one after the other, paid or not; "402" asks for the payment if there is none.
+func answers(s *proxytest.Seller, statuses ...int) {
+	var mu sync.Mutex
+	next := func(rw http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodPost || len(statuses) == 0 || statuses[0] == http.StatusPaymentRequired && r.Header.Get("Payment-Signature") == "" {
+			return false
+		}
+		status := statuses[0]
+		if statuses = statuses[1:]; status == http.StatusPaymentRequired {
+			status = http.StatusOK
+		}
+		rw.WriteHeader(status)
+		_, _ = io.WriteString(rw, "running")
+		return true
+	}
+	wrap := func(then http.HandlerFunc) http.HandlerFunc {
+		return func(rw http.ResponseWriter, r *http.Request) {
+			if !next(rw, r) {
+				then(rw, r)
+			}
+		}
+	}
+	paid := s.Paid
+	s.Challenge = wrap(func(rw http.ResponseWriter, r *http.Request) { s.WriteChallenge(rw, r, s.Price, "") })
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		wrap(func(rw http.ResponseWriter, r *http.Request) { paid(rw, r, n) })(rw, r)
+	}
+	s.Reuse = wrap(s.Reuse)
+}
+
+// A seller answers some questions about a job without the payment, and fails at some. The job stays paid.
+func TestJobsAreRememberedAcrossFreeAnswers(t *testing.T) {
+	t.Parallel()
+	for _, statuses := range [][]int{{503, 200, 402}, {429, 200, 429, 200, 402}, {402, 503, 200, 402}, {200, 200, 402}} {
+		for nodes := 1; nodes <= 2; nodes++ {
+			t.Run(fmt.Sprint(statuses, nodes), func(t *testing.T) {
+				t.Parallel()
+				f := newFollower(t, nodes)
+				s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+					rw.Header().Set("Location", "/jobs/1")
+					rw.WriteHeader(http.StatusAccepted)
+				})
+				answers(s, statuses...)
+				id := f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"))).Header.Get(proxy.HeaderPayment)
+				for i := range statuses {
+					got := f.w.do(f.proxies[(i+1)%nodes], proxytest.Request(t, "GET", s.URL+"/jobs/1", nil))
+					if statuses[i] == http.StatusPaymentRequired && (got.Text != "running" || got.Header.Get(proxy.HeaderPayment) != id) {
+						t.Errorf("%d: %d %q", i, got.StatusCode, got.Text)
+					}
+				}
+				if n := len(f.w.Payments()); n != 1 {
+					t.Errorf("%d payments of one job", n)
+				}
+				// Nor does what its seller answers keep the key from buying elsewhere at the site.
+				if got := f.w.do(f.proxies[0], proxytest.Request(t, "GET", s.URL+"/other", nil)); got.Header.Get(proxy.HeaderPayment) == "" {
+					t.Errorf("another page: %d %q", got.StatusCode, got.Text)
+				}
+			})
+		}
+	}
+}
