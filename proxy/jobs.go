@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +21,8 @@ const (
 	maxJobBody = 64 << 10
 	// maxJobURLs bounds how many URLs count in it.
 	maxJobURLs = 4
+	// jobTime is the time for which a job is remembered from an answer to a question about it.
+	jobTime = 5 * time.Minute
 )
 
 // job is the payment of a job that a request asks about: a paid answer has named its URL.
@@ -45,6 +49,10 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 	if p != nil {
 		until = pay.RedirectMark(p.ValidBefore(), 1)
 	}
+	if on := pay.RedirectMark(r.now().Add(jobTime), 1); asks && until.Until.Before(on.Until) && r.settled(req, call, p) {
+		until = on
+	}
+	r.again(req, call, resp, p, until)
 	for _, name := range locationHeaders {
 		r.job(req, call, p, until, resp.Header.Get(name))
 	}
@@ -64,6 +72,41 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 			body.piece, text = nil, nil
 		}
 	}
+}
+
+// again remembers that the URL which was asked for is to be asked for again. Once there is another answer, its client
+// has a minute to repeat what it may not have got. Elsewhere the mark of a job stays as it is.
+func (r *redirects) again(req *http.Request, call *Call, resp *http.Response, p *pay.Payment, until pay.NoticeMark) {
+	if method := methodOf(req); method != http.MethodGet && method != http.MethodHead {
+		return
+	}
+	here := call.clientURL(req).String()
+	switch {
+	case call.job.paymentID != "" && (resp.StatusCode == http.StatusAccepted || !ordered(p, req)):
+		r.job(req, call, p, until, here)
+	case call.job.paymentID != "":
+		onEnd(resp, func(bool) { r.job(req, call, p, pay.RedirectMark(r.now(), 1), here) })
+	case resp.StatusCode == http.StatusAccepted && resp.Header.Get("Retry-After") != "":
+		r.job(req, call, p, until, here)
+	}
+}
+
+// settled reports whether the payment of the job that a call asks about has moved its money. One that has expired
+// without that buys nothing any more, and its place is one like any other.
+func (r *redirects) settled(req *http.Request, call *Call, p *pay.Payment) bool {
+	if p == nil {
+		p, _ = r.payer.Payment(req.Context(), call.Key, call.job.paymentID)
+	}
+	return p != nil && p.State == pay.Settled
+}
+
+// ordered reports whether a payment was made for the URL of a request.
+func ordered(p *pay.Payment, req *http.Request) bool {
+	if p == nil {
+		return false
+	}
+	at, err := url.Parse(p.RequestURL)
+	return err == nil && placeOf(at) == placeOf(req.URL)
 }
 
 // jobURLs returns where a JSON answer says that its job can be asked about.
@@ -107,7 +150,10 @@ func (r *redirects) job(req *http.Request, call *Call, p *pay.Payment, until pay
 	if to != nil && siteOf(to) == siteOf(req.URL) && siteOf(to) != siteOf(base) { // at the sidecar, the upstream's own name
 		to.Scheme, to.Host = base.Scheme, base.Host
 	}
-	if to == nil || siteOf(to) != siteOf(base) || placeOf(to) == placeOf(base) && call.job.paymentID == "" {
+	if to == nil || siteOf(to) != siteOf(base) {
+		return
+	}
+	if method := methodOf(req); placeOf(to) == placeOf(base) && call.job.paymentID == "" && method != http.MethodGet && method != http.MethodHead {
 		return
 	}
 	keyID, paymentID := call.Key.ID, call.job.paymentID
@@ -120,7 +166,13 @@ func (r *redirects) job(req *http.Request, call *Call, p *pay.Payment, until pay
 	}
 	target := pay.RedirectTarget(keyID, placeOf(to))
 	r.any.Store(true)
-	r.ways.Set(keyID, target, way{paymentID: paymentID, mark: until, made: r.now(), job: true})
+	made := r.now()
+	if old := r.ways.Get(keyID, target); old.mark.Leads(made) {
+		made = old.made
+	} else if m, err := r.payer.RedirectMark(req.Context(), target); err == nil && m.Leads(made) {
+		made = time.Time{} // another process knew of it before
+	}
+	r.ways.Set(keyID, target, way{paymentID: paymentID, mark: until, made: made, job: true})
 	first, second := pay.RedirectJob(target)
 	r.note(req.Context(), keyID, map[string]pay.NoticeMark{
 		target: until,

@@ -99,6 +99,8 @@ func TestJobWhosePaymentHasExpired(t *testing.T) {
 		t.Error("another job has the same payment")
 	}
 	clock.advance(70 * time.Second)
+	answers(s, http.StatusOK) // without the payment, which changes nothing
+	w.do(w.agent(), proxytest.Request(t, "GET", s.URL+"/jobs/1", nil))
 	got := w.do(w.agent(), proxytest.Request(t, "GET", s.URL+"/jobs/1", nil))
 	if got.StatusCode != http.StatusPaymentRequired || got.Header.Get("Payment-Required") != "" || !strings.Contains(got.Text, "has expired") || len(w.Payments()) != 2 {
 		t.Errorf("%d %q, %d payments", got.StatusCode, got.Text, len(w.Payments()))
@@ -183,6 +185,57 @@ func TestJobsAreRememberedAcrossFreeAnswers(t *testing.T) {
 				// Nor does what its seller answers keep the key from buying elsewhere at the site.
 				if got := f.w.do(f.proxies[0], proxytest.Request(t, "GET", s.URL+"/other", nil)); got.Header.Get(proxy.HeaderPayment) == "" {
 					t.Errorf("another page: %d %q", got.StatusCode, got.Text)
+				}
+			})
+		}
+	}
+}
+
+// A seller answers a GET with 202, and asks for it again: by its own URL, or by Retry-After alone. It is done much
+// later than the authorization ends. That is one purchase, and the next one is another.
+func TestJobAtItsOwnURL(t *testing.T) {
+	t.Parallel()
+	for name, ordered := range map[string]func(http.Header) (body string){
+		"Location":    func(h http.Header) string { h.Set("Location", "/report"); return "" },
+		"poll_url":    func(h http.Header) string { h.Set("Content-Type", "application/json"); return `{"poll_url":"/report"}` },
+		"Retry-After": func(h http.Header) string { h.Set("Retry-After", "30"); return "" },
+	} {
+		for nodes := 1; nodes <= 2; nodes++ {
+			t.Run(fmt.Sprint(name, nodes), func(t *testing.T) {
+				t.Parallel()
+				f, s := newFollower(t, nodes), proxytest.NewSeller(t)
+				var mu sync.Mutex
+				asked := 0
+				s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					if asked++; asked == 20 {
+						_, _ = io.WriteString(rw, "report")
+						return
+					}
+					s.Receipt(rw, n)
+					body := ordered(rw.Header())
+					rw.WriteHeader(http.StatusAccepted)
+					_, _ = io.WriteString(rw, body)
+				}
+				ask := func(i int) proxytest.Answer {
+					return f.w.do(f.proxies[i%nodes], proxytest.Request(t, "GET", s.URL+"/report", nil))
+				}
+				for i := range 19 {
+					if got := ask(i); got.StatusCode != http.StatusAccepted {
+						t.Fatalf("%d: %d %q", i, got.StatusCode, got.Text)
+					}
+					f.clock.advance(30 * time.Second)
+				}
+				if got := ask(1); got.Text != "report" || len(f.w.Payments()) != 1 {
+					t.Errorf("%d %q, %d payments", got.StatusCode, got.Text, len(f.w.Payments()))
+				}
+				f.clock.advance(61 * time.Second)
+				if nodes > 1 { // the others have not seen the end
+					f.clock.advance(5 * time.Minute)
+				}
+				if got := ask(0); got.StatusCode != http.StatusAccepted || len(f.w.Payments()) != 2 {
+					t.Errorf("the next purchase: %d %q, %d payments", got.StatusCode, got.Text, len(f.w.Payments()))
 				}
 			})
 		}
