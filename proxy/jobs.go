@@ -21,6 +21,10 @@ const (
 	maxJobBody = 64 << 10
 	// maxJobURLs bounds how many URLs count in it.
 	maxJobURLs = 4
+	// maxJobLooks bounds how often an answer that comes in pieces is looked at: sellers choose where they end.
+	maxJobLooks = 64
+	// jsonSpace is what may stand behind a JSON value.
+	jsonSpace = " \t\r\n"
 	// jobTime is the time for which a job is remembered from an answer to a question about it.
 	jobTime = 5 * time.Minute
 )
@@ -58,14 +62,21 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 	}
 	body, is := resp.Body.(*watched)
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if !is || err != nil || !strings.HasSuffix(kind, "json") || resp.Header.Get("Content-Encoding") != "" || resp.ContentLength > maxJobBody {
+	if !is || err != nil || !strings.HasSuffix(kind, "json") || resp.ContentLength > maxJobBody {
 		return
 	}
 	var text []byte
-	body.piece = func(piece []byte) {
-		if text = append(text, piece...); len(text) > maxJobBody {
+	coding, looks := resp.Header.Get("Content-Encoding"), 0
+	body.piece = func(piece []byte) { // the client cannot read the URL before all of the value has come
+		if text = append(text, piece...); len(text) > maxJobBody || looks == maxJobLooks {
 			body.piece, text = nil, nil
-		} else if end := bytes.TrimRight(text, " \t\r\n"); bytes.HasSuffix(end, []byte("}")) && json.Valid(end) {
+			return
+		}
+		if ends := bytes.HasSuffix(bytes.TrimRight(text, jsonSpace), []byte("}")); coding == "" && !ends || len(piece) == 0 {
+			return
+		}
+		looks++
+		if end := bytes.TrimRight(decoded(text, coding), jsonSpace); bytes.HasSuffix(end, []byte("}")) && json.Valid(end) {
 			for _, where := range jobURLs(end) {
 				r.job(req, call, p, until, where)
 			}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,10 +44,21 @@ func TestJobsArePaidOnce(t *testing.T) {
 		}
 	}
 	for name, ordered := range map[string]func(http.ResponseWriter, string){
-		"poll_url":           tell(202, `{"poll_url":"/jobs/1"}`),
-		"an absolute URL":    tell(200, `{"id":1,"status_url":"BASE/jobs/1"}`),
-		"one level deeper":   tell(201, `{"data":{"pollingUrl":"/jobs/1"}}`),
-		"Replicate":          tell(201, `{"urls":{"get":"BASE/jobs/1","cancel":"BASE/jobs/1/cancel"}}`),
+		"poll_url":         tell(202, `{"poll_url":"/jobs/1"}`),
+		"an absolute URL":  tell(200, `{"id":1,"status_url":"BASE/jobs/1"}`),
+		"one level deeper": tell(201, `{"data":{"pollingUrl":"/jobs/1"}}`),
+		"Replicate":        tell(201, `{"urls":{"get":"BASE/jobs/1","cancel":"BASE/jobs/1/cancel"}}`),
+		"compressed": func(rw http.ResponseWriter, _ string) {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.Header().Set("Content-Encoding", "gzip")
+			out := gzip.NewWriter(rw)
+			for _, part := range []string{`{"poll_url":`, `"/jobs/1"`, "}\n"} {
+				_, _ = io.WriteString(out, part)
+				_ = out.Flush()
+				_ = http.NewResponseController(rw).Flush()
+			}
+			_ = out.Close()
+		},
 		"Location":           tell(202, `{}`, "Location", "/jobs/1"),
 		"relative Location":  tell(201, `{}`, "Location", "jobs/1"),
 		"Operation-Location": tell(202, ``, "Operation-Location", "BASE/jobs/1?api-version=1"),
@@ -60,7 +72,7 @@ func TestJobsArePaidOnce(t *testing.T) {
 				if strings.HasPrefix(name, "Operation") {
 					where += "?api-version=1"
 				}
-				order := f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}")))
+				order := f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"), "Accept-Encoding", "gzip"))
 				id := order.Header.Get(proxy.HeaderPayment)
 				if id == "" {
 					t.Fatalf("%d %q", order.StatusCode, order.Text)
