@@ -54,8 +54,8 @@ func (p *Payer) repeats(b *Begin, busy *Payment) bool {
 	p.mu.Lock()
 	h := p.holds[busy.ID]
 	p.mu.Unlock()
-	if h == nil { // another node's
-		return b.Arrival.repeats(busy.Began())
+	if h == nil { // another node's, or one of this node that is over by now: then Begin.Answered tells
+		return busy.Lease.Owner != p.owner && b.Arrival.repeats(busy.Began())
 	}
 	wrote := h.written()
 	return b.Arrival.repeats(h.began) && (wrote == 0 || b.Arrival.number < wrote)

@@ -122,6 +122,57 @@ func TestRepeatOfACallAnsweredAtTheDecision(t *testing.T) {
 	}
 }
 
+// after calls a function when a store has decided.
+type after struct {
+	pay.Store
+	decided func(pay.Begun)
+}
+
+func (a *after) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	begun, err := a.Store.Begin(ctx, b)
+	a.decided(begun)
+	return begun, err
+}
+
+// A client has its answer, from a slow seller, and asks for the same again. It finds the first payment busy, and that
+// is over before it has looked whose it was. It is a purchase, unless it began before the answer.
+func TestNextCallWhenTheFirstIsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, overlaps := range map[string]bool{"behind the answer": false, "before it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &after{decided: func(pay.Begun) {}}
+			w := newWorld(t, func(o *pay.Options) {
+				o.RepeatWait, store.Store, o.Store = 10*time.Second, o.Store, store
+			})
+			r := w.proxied("https://a.example/x", "100", "")
+			first := must(w.payer.Open(context.Background(), r))
+			w.sellerMoves(first.Payload())
+			w.chain.advance(5 * time.Second)
+			if overlaps {
+				r.Arrival = w.payer.Arrive(w.key.ID)
+			}
+			told := make(chan bool, 1)
+			first.Deliver(true, func() func() bool { return func() bool { return <-told } })
+			if !overlaps {
+				r.Arrival = w.payer.Arrive(w.key.ID)
+			}
+			store.decided = func(begun pay.Begun) {
+				if begun.How == pay.Busy {
+					store.decided = func(pay.Begun) {}
+					told <- true
+					w.quiet()
+				}
+			}
+			second := must(w.payer.Open(context.Background(), r))
+			if same := second.Payment().ID == first.Payment().ID; same != overlaps {
+				t.Errorf("the same payment: %t", same)
+			}
+			second.Finish(true)
+		})
+	}
+}
+
 // The next call waits until an answer that is written has been acknowledged, or not.
 func TestNextCallWaitsForTheAcknowledgement(t *testing.T) {
 	t.Parallel()
