@@ -130,7 +130,7 @@ func (p *Payer) end(h *hold, answered bool) {
 		if at == 0 {
 			at = p.arrivals.step()
 		}
-		p.remember(h)
+		p.remember(h, at)
 		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, number: at})
 	}
 	close(h.over)

@@ -2,10 +2,12 @@ package pay_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // A call that begins more than a second after an identical one, which still waits, gets the payment of that one, also
@@ -119,6 +121,75 @@ func TestRepeatOfACallAnsweredAtTheDecision(t *testing.T) {
 			}
 			second.Finish(true)
 		})
+	}
+}
+
+// A call fails while a repeat of an earlier one, which was answered, is on its way to its price. The repeat is none of
+// the call that has failed. One that begins then is.
+func TestRepeatBesideACallThatFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		overlaps bool // the call that fails begins before the answer
+		behind   bool // the repeat begins behind the failure
+		payments int
+	}{
+		"before":                        {payments: 1},
+		"behind":                        {behind: true, payments: 2},
+		"behind, and it may be of both": {overlaps: true, behind: true, payments: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			r := w.proxied("https://a.example/x", "100", "")
+			fails := r
+			least := x402.NewAmount(1)
+			fails.MaxAmount = &least
+			first := must(w.payer.Open(context.Background(), r))
+			w.sellerMoves(first.Payload())
+			if c.overlaps {
+				fails.Arrival = w.payer.Arrive(w.key.ID)
+			}
+			first.Finish(true)
+			w.quiet()
+			if !c.overlaps {
+				fails.Arrival = w.payer.Arrive(w.key.ID)
+			}
+			r.Retried = true
+			if !c.behind {
+				r.Arrival = w.payer.Arrive(w.key.ID)
+			}
+			if _, err := w.payer.Open(context.Background(), fails); pay.Code(err) != pay.CodePolicy {
+				t.Fatal(err)
+			}
+			fails.Arrival.Decided()
+			second := must(w.payer.Open(context.Background(), r))
+			if same := second.Payment().ID == first.Payment().ID; same != (c.payments == 1) {
+				t.Errorf("the same payment: %t", same)
+			}
+			second.Finish(true)
+		})
+	}
+}
+
+// A key that buys much at once is remembered as well as another.
+func TestRepeatAmongManyPurchases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	buy := func(url string, retried bool) string {
+		r := w.proxied(url, "1", "")
+		r.Retried = retried
+		a := must(w.payer.Open(context.Background(), r))
+		w.sellerMoves(a.Payload())
+		a.Finish(true)
+		return a.Payment().ID
+	}
+	id := buy("https://a.example/x", false)
+	for i := range 100 {
+		buy(fmt.Sprintf("https://a.example/%d", i), false)
+	}
+	w.quiet()
+	if buy("https://a.example/x", true) != id {
+		t.Error("a repeat is a purchase")
 	}
 }
 

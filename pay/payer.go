@@ -127,8 +127,8 @@ type Payer struct {
 	paymentIDs eventIDs // of the same form
 	delays     delays
 	arrivals   arrivals
-	recent     *perclient.Memory[Hash, recent] // by key and identity
-	senders    senders                         // of transactions
+	recent     recents
+	senders    senders // of transactions
 	telling    telling
 	waits      waits
 	quotes     *perclient.Limiter[string] // by key
@@ -200,7 +200,7 @@ func New(o Options) (*Payer, error) {
 		telling:      newTelling(),
 		arrivals:     arrivals{of: map[string]*undecided{}},
 		resemblances: perclient.NewMemory[string, resemblance](maxSuspicions),
-		recent:       perclient.NewMemory[Hash, recent](maxRecent),
+		recent:       newRecents(),
 		waits:        newWaits(),
 		quotes:       o.Failures.quotes(),
 		quoted:       newQuotes(),

@@ -72,6 +72,20 @@ func (m *Memory[K, V]) Remove(client string, name K) {
 	}
 }
 
+// Prune forgets values of a client, from the one that was unused the longest to the first that is not old.
+func (m *Memory[K, V]) Prune(client string, old func(V) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	values, ok := m.clients.Peek(client)
+	for ok {
+		_, value, any := values.GetOldest()
+		if !any || !old(value) {
+			return
+		}
+		values.RemoveOldest()
+	}
+}
+
 // NewCache returns a cache of this size, which must be at least 1. It is safe for concurrent use.
 func NewCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	cache, err := lru.New[K, V](size)

@@ -67,8 +67,13 @@ func TestMemory(t *testing.T) {
 	if m.Set("a", 3, "3"); m.Get("a", 3) != "3" {
 		t.Error("not replaced")
 	}
-	m.Remove("a", 1)
-	m.Remove("a", 3)
+	add("a", 4, "new")
+	m.Prune("a", func(v string) bool { return v != "new" })
+	m.Prune("c", func(string) bool { return true })
+	if m.Get("a", 3) != "" || m.Get("a", 4) != "new" {
+		t.Error("not the old values were forgotten")
+	}
+	m.Remove("a", 4)
 	m.Remove("b", 3)
 	if n := m.clients.Len(); n != 0 {
 		t.Errorf("%d clients without values", n)
