@@ -24,6 +24,7 @@ type lastEvent struct {
 
 	line []byte // that has not ended yet, or its first maxLine bytes
 	name string // of the event
+	next bool   // the event has a name, and nothing that was heard yet
 	data []byte // of the event, at most maxLine bytes
 	ends bool
 	over bool // nothing can come behind it
@@ -69,7 +70,13 @@ func (e *lastEvent) sees(piece []byte) bool {
 		e.take(bytes.TrimSuffix(e.line, []byte("\r")))
 		e.line, piece = e.line[:0], piece[end+1:]
 	}
-	return e.ends || e.over || e.open()
+	return e.over || e.open() || e.ends && !e.begun()
+}
+
+// begun reports whether a further event has begun behind the stream's own end, and may be one that takes that back.
+func (e *lastEvent) begun() bool {
+	line := bytes.Trim(e.line, " \t\x1e\r")
+	return e.next || len(line) > 0 && (e.lines || line[0] != ':')
 }
 
 // open reports whether a line whose end has not come yet is the stream's own end.
@@ -113,9 +120,10 @@ func (e *lastEvent) take(line []byte) {
 		if bytes.IndexByte(e.data, '\n') >= 0 || len(e.data) == 0 && e.name != "" {
 			e.hear(wordOf(e.name, e.data))
 		}
-		e.name, e.data = "", e.data[:0]
+		e.name, e.data, e.next = "", e.data[:0], false
 	case "event":
 		e.name = string(value[:min(len(value), maxOpenLine)])
+		e.next = !slices.Contains(asideNames, e.name)
 	case "data":
 		first := len(e.data) == 0
 		if !first {
@@ -123,6 +131,7 @@ func (e *lastEvent) take(line []byte) {
 		}
 		e.data = append(e.data, value[:min(len(value), max(0, maxLine-len(e.data)))]...)
 		if first {
+			e.next = false
 			e.hear(wordOf(e.name, e.data))
 		}
 	}

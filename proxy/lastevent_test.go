@@ -78,6 +78,15 @@ func TestEventsBehindTheLastOne(t *testing.T) {
 		{": a comment\n\n", true},
 		{"event: ping\ndata: {}\n\n", true},
 		{"data: {\"usageMetadata\":{}}\n\n", true},
+		{"data: {\"ty", false}, // what it is, is not known yet
+		{"pe\":\"ping\"}\n", true},
+		{"\r\n", true},
+		{"event: pi", false},
+		{"ng\n", true},
+		{"event: message_st", false},
+		{"art\n", false},
+		{"\n", true}, // it has no data, so it is none
+		{"data: {\"type\":\"message_stop\"}\n\n", true},
 		{"event: message_start\ndata: {\"type\":\"message_start\"}\n\n", false},
 		{"data: [DONE]\n\n", true},
 		{"data: {\"receipt\":1}\n\n", true},

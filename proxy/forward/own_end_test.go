@@ -94,3 +94,29 @@ func TestClientLeavesBeforeTheOwnEnd(t *testing.T) {
 		}
 	})
 }
+
+// A stream goes on behind an own end. The next event has begun and has not ended when its client is cut off: that was
+// no client which was content with the first one.
+func TestClientLeavesInsideAnEventBehindTheOwnEnd(t *testing.T) {
+	t.Parallel()
+	for name, begins := range map[string]string{
+		"in its data": "data: {\"type\":\"message_start\",\"text\":\"half",
+		"by its name": "event: message_start\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ways(t, func(t *testing.T, a way) {
+				w := a.world(t)
+				stream(w.seller, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", begins)
+				c := w.buyer()
+				id := take(t, w, c, strings.TrimSpace(begins))
+				if p := w.Closed(id); p.Answered {
+					t.Error("an answer that was cut in the middle of an event counts")
+				}
+				if got := w.do(c, proxytest.Request(t, "POST", w.shop("/v1/chat"), strings.NewReader("{}"))); got.Text != "again" || got.Paid(t) != id {
+					t.Errorf("%q", got.Text)
+				}
+			})
+		})
+	}
+}
