@@ -23,7 +23,7 @@ const (
 	maxJobURLs = 4
 	// maxJobLooks bounds how often an answer that comes in pieces is looked at: sellers choose where they end.
 	maxJobLooks = 64
-	// jsonSpace is what may stand behind a JSON value.
+	// jsonSpace holds the characters that may stand behind a JSON value.
 	jsonSpace = " \t\r\n"
 	// jobTime is the time for which a job is remembered from an answer to a question about it.
 	jobTime = 5 * time.Minute
@@ -53,8 +53,11 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 	if p != nil {
 		until = pay.RedirectMark(p.ValidBefore(), 1)
 	}
-	if on := pay.RedirectMark(r.now().Add(jobTime), 1); asks && until.Until.Before(on.Until) && r.settled(req, call, p) {
-		until = on
+	if on := pay.RedirectMark(r.now().Add(jobTime), 1); asks && until.Until.Before(on.Until) {
+		// One that has expired without moving its money buys nothing any more: its place is soon one like any other.
+		if of := r.ofJob(req, call, p); of != nil && of.State == pay.Settled {
+			until = on
+		}
 	}
 	r.again(req, call, resp, p, until)
 	for _, name := range locationHeaders {
@@ -93,7 +96,7 @@ func (r *redirects) again(req *http.Request, call *Call, resp *http.Response, p 
 	}
 	here := call.clientURL(req).String()
 	switch {
-	case call.job.paymentID != "" && (resp.StatusCode == http.StatusAccepted || !ordered(p, req)):
+	case call.job.paymentID != "" && (resp.StatusCode == http.StatusAccepted || !ordered(p, req.URL)):
 		r.job(req, call, p, until, here)
 	case call.job.paymentID != "":
 		onEnd(resp, func(bool) { r.job(req, call, p, pay.RedirectMark(r.now(), 1), here) })
@@ -102,22 +105,21 @@ func (r *redirects) again(req *http.Request, call *Call, resp *http.Response, p 
 	}
 }
 
-// settled reports whether the payment of the job that a call asks about has moved its money. One that has expired
-// without that buys nothing any more, and its place is one like any other.
-func (r *redirects) settled(req *http.Request, call *Call, p *pay.Payment) bool {
+// ofJob returns the payment of the job that a call asks about: p, if it was sent with the question.
+func (r *redirects) ofJob(req *http.Request, call *Call, p *pay.Payment) *pay.Payment {
 	if p == nil {
 		p, _ = r.payer.Payment(req.Context(), call.Key, call.job.paymentID)
 	}
-	return p != nil && p.State == pay.Settled
+	return p
 }
 
-// ordered reports whether a payment was made for the URL of a request.
-func ordered(p *pay.Payment, req *http.Request) bool {
+// ordered reports whether a payment was made at a place.
+func ordered(p *pay.Payment, place *url.URL) bool {
 	if p == nil {
 		return false
 	}
 	at, err := url.Parse(p.RequestURL)
-	return err == nil && placeOf(at) == placeOf(req.URL)
+	return err == nil && placeOf(at) == placeOf(place)
 }
 
 // jobURLs returns where a JSON answer says that its job can be asked about.
@@ -164,7 +166,8 @@ func (r *redirects) job(req *http.Request, call *Call, p *pay.Payment, until pay
 	if to == nil || siteOf(to) != siteOf(base) {
 		return
 	}
-	if method := methodOf(req); placeOf(to) == placeOf(base) && call.job.paymentID == "" && method != http.MethodGet && method != http.MethodHead {
+	method, asks, same := methodOf(req), call.job.paymentID != "", placeOf(to) == placeOf(base)
+	if same && !asks && method != http.MethodGet && method != http.MethodHead || !same && asks && ordered(r.ofJob(req, call, p), to) {
 		return
 	}
 	keyID, paymentID := call.Key.ID, call.job.paymentID

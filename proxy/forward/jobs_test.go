@@ -253,3 +253,27 @@ func TestJobAtItsOwnURL(t *testing.T) {
 		}
 	}
 }
+
+// The place where a job was ordered takes the next order, whatever an answer to a question names.
+func TestOrdersAreNoQuestions(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, 1)
+	s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+		rw.Header().Set("Location", "/jobs/1")
+		rw.WriteHeader(http.StatusAccepted)
+	})
+	s.Reuse = func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(rw, `{"job_url":"/jobs"}`)
+	}
+	order := func() string {
+		return f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"))).Header.Get(proxy.HeaderPayment)
+	}
+	id := order()
+	if got := f.w.do(f.proxies[0], proxytest.Request(t, "GET", s.URL+"/jobs/1", nil)); got.Paid(t) != id {
+		t.Errorf("%q", got.Text)
+	}
+	if order() == id {
+		t.Error("an order is taken for a question")
+	}
+}
