@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/logs"
+	"github.com/purserpay/purser/pay"
 )
 
 // stores are the open databases of this process. A reload finds its database here,
@@ -53,6 +54,7 @@ type pooled struct {
 	events   *events
 	feed     *feed.Feed
 	links    *session.Links // survive a reload
+	calls    *pay.Calls     // so do they
 
 	turn     sync.Mutex // held while recovery changes hands
 	recovery *recovery  // nil while no tenant recovers; guarded by turn
@@ -73,7 +75,7 @@ type recovery struct {
 // acquire opens a store or takes the open one. Each acquire needs one release.
 func acquire(ctx context.Context, m StoreModule, place, settings string, o StoreOptions) (*pooled, error) {
 	v, loaded, err := stores.LoadOrNew(place, func() (caddy.Destructor, error) {
-		p := &pooled{place: place, since: time.Now(), settings: settings, logs: logs.NewFollower(o.Logger.Handler())}
+		p := &pooled{place: place, since: time.Now(), settings: settings, calls: pay.NewCalls(), logs: logs.NewFollower(o.Logger.Handler())}
 		p.log = slog.New(p.logs)
 		o.Logger = p.log
 		store, err := m.Open(ctx, place, o)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +289,33 @@ func TestTransportReload(t *testing.T) {
 			}
 			if p := closed(t); p.State != pay.Settled || !p.Answered {
 				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// A repeat that says that it is one is told from a first try across a reload.
+func TestRepeatAcrossAReload(t *testing.T) {
+	v := newVendor(t)
+	for name, s := range sidecars(t, v) {
+		t.Run(name, func(t *testing.T) {
+			mustLoad(t, s.caddyfile())
+			payments := map[string]bool{}
+			for i := range 3 {
+				req := newRequest(t, "GET", s.url()+"/x", nil)
+				req.Header.Set("X-Stainless-Retry-Count", strconv.Itoa(i))
+				resp, err := newClient(t).Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				payments[resp.Header.Get(proxy.HeaderPayment)] = true
+				closed(t)
+				mustLoad(t, s.caddyfile())
+			}
+			if len(payments) != 1 {
+				t.Errorf("payments %v", payments)
 			}
 		})
 	}

@@ -11,6 +11,18 @@ import (
 // key): its client may have given the earlier one up on a connection that broke without a word.
 const apart = time.Second
 
+// Calls holds what payers of one process know of calls that may repeat each other, beside the rows: those that are
+// undecided, and those that were answered a short time ago.
+type Calls struct {
+	arrivals arrivals
+	recent   recents
+}
+
+// NewCalls makes Calls for payers of one store.
+func NewCalls() *Calls {
+	return &Calls{arrivals: arrivals{of: map[string]*undecided{}}, recent: newRecents()}
+}
+
 // Arrival is a call that has begun and may get a payment. The doors make it before they know what it
 // costs, because a seller may take long to say so.
 type Arrival struct {
@@ -55,7 +67,7 @@ type undecided struct {
 
 // Arrive notes that a call of a key has begun. The caller ends it with Decided.
 func (p *Payer) Arrive(keyID string) *Arrival {
-	a := &Arrival{at: p.now(), keyID: keyID, all: &p.arrivals}
+	a := &Arrival{at: p.now(), keyID: keyID, all: &p.calls.arrivals}
 	a.all.mu.Lock()
 	defer a.all.mu.Unlock()
 	a.all.steps++

@@ -137,7 +137,7 @@ func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
 		return
 	}
 	a.done = true
-	a.hold.write(a.payer.arrivals.step())
+	a.hold.write(a.payer.calls.arrivals.step())
 	go func() { a.release(got(), true) }() // waited for by Close through background
 }
 
@@ -147,7 +147,7 @@ func (a *Attempt) Ending(last bool) {
 	switch {
 	case a.hold == nil:
 	case last:
-		a.hold.write(a.payer.arrivals.step())
+		a.hold.write(a.payer.calls.arrivals.step())
 	default:
 		a.hold.write(0)
 	}

@@ -128,10 +128,10 @@ func (p *Payer) end(h *hold, answered bool) {
 	if answered && !h.keyed {
 		at := h.written()
 		if at == 0 {
-			at = p.arrivals.step()
+			at = p.calls.arrivals.step()
 		}
 		p.remember(h, at)
-		p.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, number: at})
+		p.calls.arrivals.end(h.keyID, ending{identity: h.identity, paymentID: h.id, began: h.began, number: at})
 	}
 	close(h.over)
 }

@@ -48,6 +48,8 @@ type Options struct {
 	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
 	// keys and wallets as any plan could be set to.
 	NoPlans bool
+	// Calls is shared by the payers of one process, such as that of the next configuration. Default: its own.
+	Calls *Calls
 	// Failures bound the attempts of a key that end refused or void, and its quotes.
 	Failures FailureBounds
 	// SendTimeout bounds one send. Default: 15 min, because models and video jobs take their time.
@@ -126,8 +128,7 @@ type Payer struct {
 	eventIDs   eventIDs
 	paymentIDs eventIDs // of the same form
 	delays     delays
-	arrivals   arrivals
-	recent     recents
+	calls      *Calls
 	senders    senders // of transactions
 	telling    telling
 	waits      waits
@@ -198,9 +199,8 @@ func New(o Options) (*Payer, error) {
 		proving:  newProving(),
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:      newTelling(),
-		arrivals:     arrivals{of: map[string]*undecided{}},
 		resemblances: perclient.NewMemory[string, resemblance](maxSuspicions),
-		recent:       newRecents(),
+		calls:        cmp.Or(o.Calls, NewCalls()),
 		waits:        newWaits(),
 		quotes:       o.Failures.quotes(),
 		quoted:       newQuotes(),

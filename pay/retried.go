@@ -38,11 +38,11 @@ func (r recent) old(now time.Time) bool {
 
 // remember keeps a payment whose caller was answered, for calls that say that they repeat its call.
 func (p *Payer) remember(h *hold, answered uint64) {
-	p.recent.mu.Lock()
-	defer p.recent.mu.Unlock()
+	p.calls.recent.mu.Lock()
+	defer p.calls.recent.mu.Unlock()
 	now := p.now()
-	p.recent.of.Prune(h.keyID, func(r recent) bool { return r.old(now) })
-	p.recent.of.Set(h.keyID, h.identity, recent{paymentID: h.id, at: now, answered: answered})
+	p.calls.recent.of.Prune(h.keyID, func(r recent) bool { return r.old(now) })
+	p.calls.recent.of.Set(h.keyID, h.identity, recent{paymentID: h.id, at: now, answered: answered})
 }
 
 // repeatedBy returns the answered payment that a call repeats, by when both began or by its own word; "": none.
@@ -58,7 +58,7 @@ func (p *Payer) repeatedBy(r Request, identity Hash, anew bool) (paymentID strin
 
 // remembered returns the payment that a call says to repeat, which was answered a short time ago; "": none.
 func (p *Payer) remembered(r Request, identity Hash) string {
-	last := p.recent.of.Get(r.Key.ID, identity)
+	last := p.calls.recent.of.Get(r.Key.ID, identity)
 	if last.old(p.now()) || last.forgotten > 0 && r.Arrival != nil && r.Arrival.number > last.forgotten {
 		return ""
 	}
@@ -72,10 +72,10 @@ func (p *Payer) forget(r Request) {
 		return
 	}
 	identity := identityOf(r.Task, r.HTTP.fingerprint(r.HTTP.Body))
-	p.recent.mu.Lock()
-	defer p.recent.mu.Unlock()
-	if last := p.recent.of.Get(r.Key.ID, identity); last.paymentID != "" && last.forgotten == 0 && r.Arrival.number > last.answered {
-		last.forgotten = p.arrivals.step()
-		p.recent.of.Set(r.Key.ID, identity, last)
+	p.calls.recent.mu.Lock()
+	defer p.calls.recent.mu.Unlock()
+	if last := p.calls.recent.of.Get(r.Key.ID, identity); last.paymentID != "" && last.forgotten == 0 && r.Arrival.number > last.answered {
+		last.forgotten = p.calls.arrivals.step()
+		p.calls.recent.of.Set(r.Key.ID, identity, last)
 	}
 }
