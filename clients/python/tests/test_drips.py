@@ -137,7 +137,30 @@ def test_a_paid_answer_whose_header_never_ends_is_unclear(where: str) -> None:
     kind = "httpx-async"
     with talking(ENDLESS[where]) as shop, serving(played(FakePurser())) as api:
         given = options(base_url=api, paid_timeout=0.4, resends=1)
-        unclear_soon(lambda: buy_with(kind, given, shop + "/paid", timeout=10))
+        unclear_soon(lambda: buy_with(kind, given, shop + "/paid", timeout=4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_payment_waits_no_less_than_the_program(kind: str) -> None:
+    def later(connection: socket.socket, over: threading.Event) -> None:
+        over.wait(1)
+        connection.sendall(FREE)
+
+    with talking(later) as shop, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.2, resends=0)
+        assert buy_with(kind, given, shop + "/paid", timeout=30) == (200, b"ok")
+
+
+@pytest.mark.parametrize("kind", ["httpx-async", "requests"])
+def test_a_payment_waits_as_long_as_its_request_says(kind: str) -> None:
+    def later(connection: socket.socket, over: threading.Event) -> None:
+        over.wait(6)
+        connection.sendall(FREE)
+
+    with talking(later) as shop, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.2, resends=0)
+        more: dict[str, Any] = {"headers": {"X-Stainless-Timeout": "30"}, "timeout": 4}
+        assert buy_with(kind, given, shop + "/paid", **more) == (200, b"ok")
 
 
 @pytest.mark.parametrize("kind", BLOCKING)

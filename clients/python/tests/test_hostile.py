@@ -146,7 +146,7 @@ def test_a_paid_answer_may_take_longer_than_others(kind: str) -> None:
         assert buy_with(kind, options(base_url=api), shop + "/paid", timeout=1.5) == (200, b"goods")
         assert len(seller.payments) == 1
         with pytest.raises(purserpay.UnclearError) as caught:
-            buy_with(kind, options(base_url=api, paid_timeout=0.2, resends=0), shop + "/paid")
+            buy_with(kind, options(base_url=api, paid_timeout=0.2, resends=0), shop + "/paid", timeout=2)
         assert caught.value.payment_id is not None
 
 

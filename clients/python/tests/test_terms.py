@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import traceback
 from decimal import Decimal, localcontext
 from typing import Any
@@ -17,6 +19,8 @@ import purserpay.requests
 from purserpay._amounts import smallest, usdc_text
 
 from . import sandbox
+from .connections import serving
+from .world import encoded
 
 
 def buyers(world: sandbox.World, **more: Any) -> list[Any]:
@@ -40,6 +44,29 @@ def buyers(world: sandbox.World, **more: Any) -> list[Any]:
         return anyio.run(go)
 
     return [with_httpx, with_requests, asynchronous]
+
+
+def test_no_more_than_a_quote_has_named(world: sandbox.World) -> None:
+    asked = httpx.get(world.sellers["official-v2"] + "/paid", trust_env=False)
+    terms = json.loads(base64.b64decode(asked.headers["PAYMENT-REQUIRED"]))
+    price = ["10000"]
+
+    def seller(request: Any, _: bytes) -> None:
+        accepts = [{**entry, "amount": price[0]} for entry in terms["accepts"]]
+        request.send_response(402)
+        request.send_header("PAYMENT-REQUIRED", encoded({**terms, "accepts": accepts}))
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    for buy in buyers(world):
+        price[0] = "10000"
+        with serving(seller) as shop:
+            with purserpay.terms(dry_run=True), pytest.raises(purserpay.DryRunError):
+                buy(shop + "/paid")
+            price[0] = "20000"
+            with pytest.raises(purserpay.DeclinedError) as declined:
+                buy(shop + "/paid")
+            assert declined.value.rule == "max-amount"
 
 
 def test_before_paying(world: sandbox.World) -> None:

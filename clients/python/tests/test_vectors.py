@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import purserpay
-from purserpay import _wire
+from purserpay import _asked, _wire
 
 from .clients import Buy, Lost, Says, Seen, held, status
 from .conftest import Make
@@ -213,11 +213,18 @@ def test_repeats(make: Make, case: dict[str, Any]) -> None:
     asked.pay = one_by_one(case["purser"])
     cap = case.get("options", {}).get("maxAmount")
     serve = leading(serve) if case.get("moves") else serve
-    client = make(serve, asked, settlement=case["settlement"], max_amount=cap)
+    first = iter(case.get("first", []))
+
+    def answer(seen: Seen) -> Says:
+        free = 402 if FakeSeller.payment(seen) else next(first, 402)
+        return serve(seen) if free == 402 else Says(free)
+
+    client = make(answer, asked, settlement=case["settlement"], max_amount=cap)
     codes: list[str | None] = []
-    for _ in case["expect"]["codes"]:
+    for n in range(len(case["expect"]["codes"])):
+        headers = [(name, value) for name, value in case["says"][n]] if "says" in case else []
         try:
-            client.buy(Buy(follow=True))
+            client.buy(Buy(follow=True, headers=headers))
         except purserpay.PurserError as error:
             codes.append(error.code)
         else:
@@ -225,6 +232,48 @@ def test_repeats(make: Make, case: dict[str, Any]) -> None:
     assert codes == case["expect"]["codes"]
     seen = list(dict.fromkeys(asked.keys))
     assert [seen.index(key) for key in asked.keys] == case["expect"]["keys"]
+
+
+@pytest.mark.parametrize("case", cases("asked.json", "unasked"))
+def test_unasked_requests(make: Make, case: dict[str, Any]) -> None:
+    asked = FakePurser()
+    client = make(FakeSeller(), asked)
+    what = Buy(case["method"], case["url"], [(n, v) for n, v in case["headers"]])
+    if case["expect"]:
+        with pytest.raises(purserpay.RefusedByCallerError) as caught:
+            client.buy(what)
+        assert (caught.value.rule, caught.value.money_may_have_moved) == ("unasked", False)
+        assert status(caught.value.response) == 402
+    else:
+        assert client.buy(what).status == 200
+    assert len(asked.pays) == (0 if case["expect"] else 1)
+
+
+@pytest.mark.parametrize("case", cases("asked.json", "waits"))
+def test_waits(case: dict[str, Any]) -> None:
+    headers = {name: value for name, value in case["headers"]}  # noqa: C416
+    assert _asked.said("GET", "https://api.example.com/", headers).waits == case["seconds"]
+
+
+@pytest.mark.parametrize("case", cases("jobs.json"))
+def test_jobs(make: Make, case: dict[str, Any]) -> None:
+    asked, told = FakePurser(), list[purserpay.PaymentInfo]()
+    _, serve = sold([step["answer"] for step in case["steps"]])
+    client = make(serve, asked, resends=0, on_payment=told.append, max_amount="0.01 USDC")
+    codes, moved = list[str | None](), list[bool]()
+    for step in case["steps"]:
+        try:
+            got = client.buy(Buy(step["method"], step["url"]))
+        except purserpay.PurserError as error:
+            codes.append(error.code)
+            moved.append(error.money_may_have_moved)
+        else:
+            assert got.payment is not None
+            assert got.body == step["answer"]["body"].encode()
+            codes.append(None)
+    expect = case["expect"]
+    assert (codes, len(asked.pays), len(told)) == (expect["codes"], expect["pays"], expect["pays"])
+    assert all(moved)
 
 
 @pytest.mark.parametrize("case", cases("paid.json"))

@@ -2,6 +2,7 @@
 import { isObject, paymentHeaders, text } from "./challenge.js";
 import {
   DeclinedError,
+  type ErrorCode,
   type ErrorFacts,
   IdempotencyConflictError,
   InvalidChallengeError,
@@ -24,6 +25,12 @@ export interface Paid {
   readonly paymentId: string | undefined;
   readonly state: string | undefined;
 }
+
+/** With these purser has signed nothing that could still be taken. */
+export const endings = new Set<ErrorCode>(["no-wallet", "invalid-challenge", "declined"]);
+
+/** These say nothing about what the key stands for already: purser may not have looked. */
+export const blind = new Set<ErrorCode>(["key-not-resolved", "limit-reached", "request-refused", "idempotency-conflict"]);
 
 /** Returns the payment in a 200, or undefined when it cannot be used. */
 export function paidOf(a: Answer): Paid | undefined {

@@ -1,12 +1,11 @@
 // The same for axios, which is known here by its form only: it is no dependency.
-import { binaryOf } from "./base64.js";
 import { digestOf, keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
-import { bareUrl, needKey, type PaymentOptions } from "./options.js";
-import { Payer, type Sent, type Terms } from "./purchase.js";
+import { bareUrl, longer, needKey, type PaymentOptions, type Terms } from "./options.js";
+import { Payer, type Sent } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 
@@ -137,7 +136,7 @@ class Call {
     const header = readerOf(this.config.headers);
     if (carriesPayment(header)) return this.#exchange({});
     await this.#keepBody();
-    let answer = await this.#exchange({});
+    let answer = await this.payer.first(this.#method, bareUrl(this.#url), header, this.#exchange({}));
     if (!asksForMoney(answer)) return answer;
     let url = finalUrl(answer);
     if (url === undefined && this.#kept.again) {
@@ -149,15 +148,17 @@ class Call {
     const challenge = await this.#challenge(answer, url);
     if (!challenge) return answer;
     const moved = bareUrl(url) !== bareUrl(this.#url);
+    const { purser = {} } = this.config;
     return this.payer.settle<AxiosAnswer>({
       method: this.#method,
       asked: this.#url,
       url,
+      header: readerOf(this.config.headers),
       refused: answer,
       challenge,
       signal: this.#signal,
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
-      terms: this.config.purser ?? {},
+      terms: { ...purser, paidTimeout: longer(purser.paidTimeout ?? this.payer.settings.paidTimeout, this.config["timeout"]) },
       blocked: blocked(this.#kept, moved, this.#method),
       digest: () => digestOf(bodyOf(this.#kept.again?.()), readerOf(this.config.headers)),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
@@ -213,7 +214,8 @@ class Call {
       for (const name of Object.keys(headers)) if (/^(cache-control|pragma)$/i.test(name)) Reflect.deleteProperty(headers, name);
       Object.assign(headers, { "Cache-Control": asked, Pragma: "no-cache" });
     }
-    const answer = await this.#exchange({ ...there, ...how, headers, signal, cancelToken: undefined });
+    // The signal fires when time is up.
+    const answer = await this.#exchange({ ...there, ...how, headers, signal, cancelToken: undefined, timeout: 0 });
     return this.#sent(answer, url, signal, this.config.maxRedirects !== 0);
   }
 
@@ -223,8 +225,7 @@ class Call {
       answer,
       status: answer.status,
       header,
-      challenge: () => challengeOf(answer, this.payer.settings.challengeHeaders).catch(() => undefined),
-      page: async () => binaryOf((await dataOf(answer)) ?? new Uint8Array()),
+      page: async () => (await dataOf(answer)) ?? new Uint8Array(),
       discard: () => {
         discard(answer.data);
       },

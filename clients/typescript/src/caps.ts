@@ -1,6 +1,6 @@
 // The program's own checks of a challenge (BEHAVIOUR.md §2). They happen before purser is asked, but for the check of the
 // payment that purser signed.
-import { type Challenge, signedTerms } from "./challenge.js";
+import { amountField, type Challenge, signedTerms } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
 import { bareUrl, parseAmount, type Settings, usdc } from "./options.js";
 import { orAborted } from "./time.js";
@@ -34,10 +34,10 @@ export async function checkCaps(
   for (const offer of offers) {
     const amount = parseAmount(offer.amount);
     if (s.maxAmount !== undefined && (amount === undefined || amount > s.maxAmount)) {
-      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount)}, maxAmount is ${s.maxAmount} (${usdc(s.maxAmount)} USDC).`, "amount");
+      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount, challenge)}, maxAmount is ${s.maxAmount} (${usdc(s.maxAmount)} USDC).`, "amount");
     }
     if (s.budget !== undefined && amount === undefined) {
-      throw new RefusedByCallerError("The seller asks for an amount that is no whole number, and there is a budget.", "budget");
+      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount, challenge)}, and there is a budget.`, "budget");
     }
   }
   const { beforePayment } = s;
@@ -97,5 +97,6 @@ function isLoopback(host: string): boolean {
   return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(?:\.\d+){3}$/.test(host);
 }
 
-// An amount is the seller's text: short enough for a message, or not at all.
-const shown = (amount: string) => (/^[0-9]{1,78}$/.test(amount) ? amount : "an amount that is no whole number");
+// An amount is the seller's text: short enough for a message, or the beginning of it.
+const shown = (amount: string, { version }: Challenge) =>
+  parseAmount(amount) === undefined ? `${amountField(version)} ${JSON.stringify(amount).slice(0, 40)}, which is no whole number` : amount;

@@ -12,6 +12,7 @@ export const maxChallengeBytes = 64 << 10;
 /** The time for reading a 402's body, in milliseconds. */
 export const maxChallengeTime = 10_000;
 const maxHeaderLength = 128 << 10;
+const maxCopies = 16;
 
 /** One entry of a challenge that purser could choose. */
 export interface Offer {
@@ -22,6 +23,9 @@ export interface Offer {
   readonly asset: string;
   readonly payTo: string;
 }
+
+/** The field of an offer's amount. */
+export const amountField = (version: 1 | 2): string => (version === 1 ? "maxAmountRequired" : "amount");
 
 /** The seller's terms in a 402. */
 export interface Challenge {
@@ -39,13 +43,14 @@ type Json = Record<string, unknown>;
 
 /** Finds the challenge in the headers, or undefined. A PAYMENT-REQUIRED that cannot be read is an InvalidChallengeError. */
 export function headerChallenge(header: HeaderReader, extra: readonly string[]): Challenge | undefined {
-  const value = header(challengeHeader)?.trim();
-  if (value) return readHeader(value, "header");
+  const value = header(challengeHeader);
+  const found = value && readHeader(value, "header");
+  if (found) return found;
   for (const name of extra) {
-    const value = header(name)?.trim();
-    if (!value) continue;
+    const value = header(name);
     try {
-      return readHeader(value, "extra");
+      const found = value && readHeader(value, "extra");
+      if (found) return found;
     } catch {
       continue; // the seller uses that name for something else
     }
@@ -56,14 +61,16 @@ export function headerChallenge(header: HeaderReader, extra: readonly string[]):
 /** Finds the challenge in a body, or undefined when it is none of x402. One that cannot be read is an InvalidChallengeError. */
 export function bodyChallenge(body: Uint8Array): Challenge | undefined {
   if (!objectStart()(body) || body.length > maxChallengeBytes) return undefined;
-  let top: unknown;
+  let top: Json; // it begins as an object does
   try {
-    top = JSON.parse(utf8(body));
+    top = JSON.parse(utf8(body)) as Json;
   } catch {
     return undefined;
   }
-  if (!isObject(top) || (top["x402Version"] ?? null) === null) return undefined;
-  return read(top, "body", encodeBase64(body), false);
+  const terms = unwrapped(top);
+  if (has(terms, "x402Version")) return read(terms, "body", encodeBase64(body));
+  if (!("x402Version" in top) && /"x402Version\\*" *:/.test(JSON.stringify(top))) throw invalid("its terms are somewhere inside of its body");
+  return undefined;
 }
 
 /** Makes a function for the pieces of a body in their order: it returns false once they cannot begin a JSON object. */
@@ -101,11 +108,41 @@ export function receiptOf(header: HeaderReader): string | null {
 /** Returns the errorReason of a receipt, or "" when it has none or cannot be read. */
 export function receiptReason(value: string): string {
   try {
-    const receipt: unknown = JSON.parse(utf8(decodeHeader(value.trim())));
+    const receipt: unknown = JSON.parse(utf8(decodeHeader(only(value))));
     return isObject(receipt) ? text(receipt["errorReason"]) : "";
   } catch {
     return "";
   }
+}
+
+// The members that name a reason, that tell of it, and that other objects with words stand in.
+const reasons = /^(errorReason|invalidReason|error|reason|title|code|errorCode|error_code)$/;
+const messages = /^(errorMessage|invalidMessage|message|msg|details?|description|error_description)$/;
+const around = /^(errors?|details?|data|message|paymentResponse|settleResponse)$/;
+
+/** Returns what a refusal says: the word of its terms, or the words of a body without terms. "" if it says nothing. */
+export async function wordsOf(header: HeaderReader, page: () => Promise<Uint8Array>): Promise<string> {
+  try {
+    const known = headerChallenge(header, []);
+    const body = known ? new Uint8Array() : await page();
+    const terms = known ?? bodyChallenge(body);
+    if (terms) return terms.error;
+    const said = utf8(body);
+    return words(/^text\/plain\b/.test(String(header("Content-Type"))) && !/^\s*{/.test(said) ? said : JSON.parse(said));
+  } catch {
+    return "";
+  }
+}
+
+function words(value: unknown, depth = 0): string {
+  const inner: unknown = Array.isArray(value) ? value[0] : value;
+  // Some sellers repeat the payment.
+  if (!isObject(inner)) return text(inner).replace(/[\s\p{C}]+/gu, " ").replace(/[\w+/=-]{100,}/g, "…").trim().slice(0, 300);
+  const first = (names: RegExp, kind: string) =>
+    Object.keys(inner)
+      .map((name) => (names.test(name) && typeof inner[name] === kind && depth < 4 ? words(inner[name], depth + 1) : ""))
+      .find(Boolean);
+  return words([...new Set([first(reasons, "string"), first(messages, "string"), first(around, "object")])].filter(Boolean).join(": "));
 }
 
 /** Reads payee and amount of a signed payment; undefined when the signature is no such payload. */
@@ -122,10 +159,13 @@ export function signedTerms(signature: string): { to: string; value: string } | 
   }
 }
 
-function readHeader(value: string, source: "header" | "extra"): Challenge {
+function readHeader(given: string, source: "header" | "extra"): Challenge | undefined {
   let top: unknown;
-  let sent = value;
+  let sent: string;
   try {
+    const value = only(given);
+    if (!value) return undefined;
+    sent = value;
     const bytes = decodeHeader(value);
     if (isPlain(value)) sent = encodeBase64(bytes);
     top = JSON.parse(utf8(bytes));
@@ -133,23 +173,43 @@ function readHeader(value: string, source: "header" | "extra"): Challenge {
     throw invalid("its header is neither base64 nor JSON of a challenge", cause);
   }
   if (!isObject(top)) throw invalid("it is not an object");
-  return read(top, source, sent, true);
+  const terms = unwrapped(top);
+  if ("accepts" in terms || !isBare(terms)) return read(terms, source, sent);
+  const version = bareVersion(terms);
+  return { version, source, sent, offers: offersOf([terms], version), error: "" };
+}
+
+/** Returns the one value of a header: frameworks put it in quotes, and machines on the way join copies of it by commas. */
+function only(header: string): string {
+  let value = header.trim();
+  if (value.length > maxHeaderLength) throw new Error("too long");
+  for (let n = maxCopies; n > 1; n--) {
+    for (const comma of [",", ", "]) {
+      const first = value.slice(0, (value.length + comma.length) / n - comma.length);
+      if (value && value === Array(n).fill(first).join(comma)) value = first;
+    }
+  }
+  return value.startsWith('"') ? String(JSON.parse(value)).trim() : value.replace(/^([':])(.*)\1$/, "$2").trim();
+}
+
+/** Returns the terms that one object of a framework is around, or the object itself. */
+function unwrapped(top: Json): Json {
+  const all = "accepts" in top || has(top, "x402Version") ? [] : ["detail", "error", "data", "paymentRequired"].map((name) => top[name]);
+  const [first = top, ...more] = all.filter(isObject).filter((inner) => has(inner, "x402Version") && Array.isArray(inner["accepts"]));
+  // A guess could pay for something else.
+  if (more.some((other) => JSON.stringify(other) !== JSON.stringify(first))) throw invalid("it has several that differ");
+  return first;
 }
 
 const isPlain = (value: string) => value.startsWith("{") || value.startsWith("[");
 
 function decodeHeader(value: string): Uint8Array {
-  if (value.length > maxHeaderLength) throw new Error("too long");
   const bytes = isPlain(value) ? bytesOfHeader(value) : decodeBase64(value);
   if (bytes.length > maxChallengeBytes) throw new Error("too long");
   return bytes;
 }
 
-function read(top: Json, source: Challenge["source"], sent: string, bareAllowed: boolean): Challenge {
-  if (bareAllowed && !("accepts" in top) && isBare(top)) {
-    const version = bareVersion(top);
-    return { version, source, sent, offers: offersOf([top], version), error: "" };
-  }
+function read(top: Json, source: Challenge["source"], sent: string): Challenge {
   const accepts = top["accepts"];
   if (!Array.isArray(accepts)) throw invalid("it has no list accepts");
   const entries: unknown[] = accepts;
@@ -159,9 +219,10 @@ function read(top: Json, source: Challenge["source"], sent: string, bareAllowed:
   return { version, source, sent, offers: offersOf(entries, version), error: text(top["error"]) };
 }
 
+const has = (top: Json, key: string) => (top[key] ?? null) !== null;
+
 function isBare(top: Json): boolean {
-  const has = (key: string) => (top[key] ?? null) !== null;
-  return has("network") && ["scheme", "payTo", "amount", "maxAmountRequired"].some(has);
+  return has(top, "network") && ["scheme", "payTo", "amount", "maxAmountRequired"].some((key) => has(top, key));
 }
 
 function bareVersion(entry: Json): 1 | 2 {
@@ -186,7 +247,7 @@ function offersOf(entries: readonly unknown[], version: 1 | 2): Offer[] {
     const asset = text(entry["asset"]);
     const usdc = payable.get(network);
     if (usdc === undefined || asset.toLowerCase() !== usdc) continue;
-    const amount = text(entry[version === 1 ? "maxAmountRequired" : "amount"]);
+    const amount = text(entry[amountField(version)]);
     offers.push({ network, scheme: text(entry["scheme"]), amount, asset, payTo: text(entry["payTo"]) });
   }
   return offers;

@@ -19,7 +19,7 @@ export type ErrorCode =
   | "request-refused";
 
 /** The cap that refused a payment. */
-export type RefusalRule = "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
+export type RefusalRule = "unasked" | "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
 
 /** The facts that are known when an error is made. The others are absent or undefined. */
 export interface ErrorFacts {

@@ -10,16 +10,13 @@ import {
   maxChallengeTime,
   objectStart,
 } from "./challenge.js";
-import { binaryOf } from "./base64.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
-import { cap, type Fetch, needKey, type PaymentOptions, time } from "./options.js";
-import { Payer, type Sent, type Terms } from "./purchase.js";
+import { cap, type Fetch, needKey, type PaymentOptions, type Terms, time } from "./options.js";
+import { Payer, type Sent } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 import { deadline } from "./time.js";
-
-const maxPageBytes = 16 << 10;
 
 /** The options of a paying fetch: all of fetch's own, and the terms of this logical request's payment. */
 export interface PayingInit extends RequestInit, Terms {
@@ -57,6 +54,7 @@ class Call {
   readonly #key: string | undefined;
   readonly #terms: Terms;
   readonly #headers: Headers;
+  readonly #header = (name: string) => this.#headers.get(name);
   readonly #method: string;
   readonly #signal: AbortSignal | undefined;
   #kept: Kept | undefined;
@@ -93,10 +91,10 @@ class Call {
   }
 
   async #run(): Promise<Response> {
-    if (carriesPayment((name) => this.#headers.get(name))) {
+    if (carriesPayment(this.#header)) {
       return this.#fetch.call(undefined, this.#request ?? this.#url, this.#init);
     }
-    const response = await this.#first();
+    const response = await this.#payer.first(this.#method, this.#url, this.#header, this.#first());
     if (response.status !== 402 || dealtWith((name) => response.headers.get(name))) return response;
     const url = new URL(response.url || this.#url, pageUrl());
     let challenge: Challenge | undefined;
@@ -111,13 +109,14 @@ class Call {
       method: this.#method,
       asked: new URL(this.#url, pageUrl()),
       url,
+      header: this.#header,
       refused: response,
       challenge,
       signal: this.#signal,
       idempotencyKey: this.#key,
       terms: this.#terms,
       blocked: blocked(this.#kept, response.redirected, this.#method),
-      digest: () => digestOf(this.#kept?.again?.(), (name) => this.#headers.get(name)),
+      digest: () => digestOf(this.#kept?.again?.(), this.#header),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
         discard(response.body);
@@ -158,12 +157,10 @@ class Call {
   }
 
   #sent(response: Response, url: URL, mode: RequestInit["redirect"], signal: AbortSignal): Sent<Response> {
-    const { challengeHeaders } = this.#payer.settings;
     const sent: Sent<Response> = {
       answer: response,
       status: response.status,
       header: (name) => response.headers.get(name),
-      challenge: () => challengeOf(response, challengeHeaders).catch(() => undefined),
       page: () => pageOf(response),
       discard: () => {
         discard(response.body);
@@ -228,22 +225,16 @@ function settingsOf(r: Request): RequestInit {
 
 /** Finds the challenge of a 402, whose body stays readable. */
 async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
-  const challenge = headerChallenge((name) => response.headers.get(name), extra);
-  if (challenge || !response.body) return challenge;
-  const limit = deadline(maxChallengeTime, "a challenge");
-  const read = readUpTo(response.clone().body, maxChallengeBytes, objectStart(), limit.signal);
-  const { bytes, complete } = await read
-    .catch(() => ({ bytes: new Uint8Array(), complete: false })) // the program will see
-    .finally(limit.clear);
-  return complete ? bodyChallenge(bytes) : undefined;
+  return headerChallenge((name) => response.headers.get(name), extra) ?? bodyChallenge(await pageOf(response, objectStart()));
 }
 
-/** The beginning of an answer's text, whose body stays readable. */
-async function pageOf(response: Response): Promise<string> {
+/** The beginning of an answer's body, which stays readable. Empty when more is not worth reading, or did not come. */
+async function pageOf(response: Response, more?: (piece: Uint8Array) => boolean): Promise<Uint8Array> {
   const limit = deadline(maxChallengeTime, "an answer");
-  const read = readUpTo(response.clone().body, maxPageBytes, undefined, limit.signal);
-  const { bytes } = await read.catch(() => ({ bytes: new Uint8Array() })).finally(limit.clear); // the program will see
-  return binaryOf(bytes);
+  const none = { bytes: new Uint8Array(), complete: true };
+  const read = response.body ? readUpTo(response.clone().body, maxChallengeBytes, more, limit.signal) : none;
+  const { bytes, complete } = await Promise.resolve(read).catch(() => none).finally(limit.clear); // the program will see
+  return complete || !more ? bytes : none.bytes;
 }
 
 function strip(headers: Headers): void {

@@ -4,8 +4,8 @@ import { bodyChallenge, dealtWith, headerChallenge, type HeaderReader } from "./
 import { hide, isPurserError, NotReplayableError } from "./errors.js";
 import type { PayingInit } from "./fetch.js";
 import { discard } from "./http.js";
-import { needKey, type PaymentOptions, settings } from "./options.js";
-import { Payer, paymentOf, type Terms } from "./purchase.js";
+import { longer, needKey, type PaymentOptions, settings, type Terms } from "./options.js";
+import { Payer, paymentOf } from "./purchase.js";
 import { Shown } from "./shown.js";
 import { either } from "./time.js";
 
@@ -17,6 +17,7 @@ interface GotOptions {
   prefixUrl: unknown;
   body: unknown;
   signal: AbortSignal | undefined;
+  timeout: { request?: number; response?: number };
   followRedirect: unknown;
   responseType: string;
   isStream: boolean;
@@ -168,6 +169,7 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer, files: Files)
     inner.method = init.method ?? "GET";
     inner.headers = Object.fromEntries(new Headers(init.headers));
     inner.url = String(to);
+    inner.timeout = {}; // the signal fires when time is up
     inner.body = sendable(init.body);
     inner.signal = init.signal ?? undefined;
     const answer = await got(undefined, undefined, inner).catch((error: unknown) => {
@@ -188,7 +190,10 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer, files: Files)
     for (const [name, value] of Object.entries(options.headers)) if (value !== undefined) headers.set(name, String(value));
     headers.delete("Content-Length");
     const redirect = options.followRedirect === false ? "manual" : "follow";
-    const init: PayingInit = { method: options.method, headers, signal, redirect, ...options.context.purser };
+    const { purser } = options.context;
+    const { request, response } = options.timeout;
+    const paidTimeout = longer(longer(purser?.paidTimeout ?? payer.settings.paidTimeout, request), response);
+    const init: PayingInit = { method: options.method, headers, signal, redirect, ...purser, paidTimeout };
     const { body } = options;
     if (body !== undefined) init.body = files.get(body as object)?.() ?? (body as BodyInit);
     return await shown.request(payer, send, String(refused.requestUrl), init);

@@ -153,3 +153,9 @@ function parse(bytes: Uint8Array): Record<string, unknown> {
 export function errorOf(a: Answer): string {
   return text(a.body["error"]);
 }
+
+/** Reports whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
+export function connectionRefused(error: unknown): boolean {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  return typeof cause === "object" && cause !== null && "code" in cause && cause.code === "ECONNREFUSED";
+}

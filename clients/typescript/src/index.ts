@@ -43,7 +43,7 @@ export {
   UnclearError,
 } from "./errors.js";
 export { type Closable, type PayingFetch, type PayingInit, wrapFetch } from "./fetch.js";
-export type { Fetch, PaymentInfo, PaymentOptions, PurserOptions, Settlement } from "./options.js";
+export type { Fetch, PaymentInfo, PaymentOptions, PurserOptions, Settlement, Terms } from "./options.js";
 export { fromEnv, usdc } from "./options.js";
 export type { Tracer } from "./spans.js";
-export { paymentOf, type PaymentSummary, type Terms } from "./purchase.js";
+export { paymentOf, type PaymentSummary } from "./purchase.js";

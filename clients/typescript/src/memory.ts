@@ -2,6 +2,8 @@
 
 const lifetime = 7 * 60_000; // longer than a payment is valid
 const maxEntries = 256;
+/** The bounds of a memory of requests that were answered, for those that say that they repeat one. */
+export const answeredFor = [2 * 60_000, 32] as const;
 
 /** The members by which two requests are the same. */
 export interface Identity {
@@ -21,10 +23,16 @@ export interface Remembered {
 /** The memory of one client. */
 export class Memory {
   #entries: (Remembered & Identity)[] = []; // the oldest first
-  readonly #now: () => number;
 
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now;
+  constructor(
+    private readonly now: () => number = () => performance.now(),
+    private readonly lifespan: number = lifetime,
+    private readonly most: number = maxEntries,
+  ) {}
+
+  /** Forgets the requests to a URL, whatever their body. */
+  forget(method: string, url: string): void {
+    this.#entries = this.#entries.filter((e) => e.method !== method || !e.urls.includes(url));
   }
 
   /** Takes the oldest key of equal requests out, or returns undefined. */
@@ -36,7 +44,7 @@ export class Memory {
   }
 
   /** Remembers a key, from now on or with the time it had. */
-  put(id: Identity, key: string, since = this.#now()): void {
+  put(id: Identity, key: string, since = this.now()): void {
     this.drop(key); // else it would serve two requests at a time
     this.#entries.push({ ...id, key, since });
     this.#entries.sort((a, b) => a.since - b.since);
@@ -51,7 +59,14 @@ export class Memory {
   }
 
   #forget(): void {
-    const oldest = this.#now() - lifetime;
-    this.#entries = this.#entries.filter((e) => e.since > oldest).slice(-maxEntries);
+    const oldest = this.now() - this.lifespan;
+    this.#entries = this.#entries.filter((e) => e.since > oldest).slice(-this.most);
   }
+}
+
+/** Makes a key with a random UUID; crypto.randomUUID exists in secure contexts only. */
+export function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "client-$1-$2-4$3-a$4-$5");
 }

@@ -82,6 +82,19 @@ export interface PaymentOptions extends PurserOptions {
   waitUntil?: ((work: Promise<unknown>) => void) | undefined;
 }
 
+/** The program's terms for one request's payment. */
+export interface Terms {
+  /** The most that this request may cost, beside the client's own cap: the smaller one holds. */
+  maxAmount?: string | bigint | undefined;
+  /** Books the payment under this name, in place of the client's. */
+  task?: string | undefined;
+  /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
+  dryRun?: boolean | undefined;
+  /** In the place of the client's, in milliseconds. */
+  payTimeout?: number | undefined;
+  paidTimeout?: number | undefined;
+}
+
 /** Options with defaults filled in. */
 export interface Settings {
   readonly settlement: Settlement;
@@ -175,6 +188,11 @@ const longest = 2 ** 31 - 1;
 export function time(name: string, given: number, least: number): number {
   if (Number.isSafeInteger(given) && given >= least && given <= longest) return given;
   throw new TypeError(`${name} must be a whole number of milliseconds from ${least} to ${longest}`);
+}
+
+/** Returns a time that is not shorter than what the program's own client waits. */
+export function longer(ms: number, own: unknown): number {
+  return typeof own === "number" && own > ms ? Math.min(Math.ceil(own), longest) : ms;
 }
 
 /**

@@ -1,13 +1,13 @@
 // One purchase: the payment that purser hands out, and sending it to the seller until the outcome is known. This is the
 // only place that decides whether money may move (BEHAVIOUR.md §2 to §7); how requests are sent is the callers' affair.
 import { Api, order, type PayRequest } from "./api.js";
-import { type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
+import { announced, saysRepeat, unasked } from "./asked.js";
+import { blind, endings, type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
 import { Budget } from "./budget.js";
 import { checkCaps, largestOf, signedAsOffered } from "./caps.js";
-import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text } from "./challenge.js";
+import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text, wordsOf } from "./challenge.js";
 import {
   DryRunError,
-  type ErrorCode,
   type ErrorFacts,
   NotReplayableError,
   PurserError,
@@ -18,9 +18,10 @@ import {
   UnclearError,
   isPurserError,
 } from "./errors.js";
-import { Connection } from "./http.js";
-import { type Identity, Memory, type Remembered } from "./memory.js";
-import { bareUrl, cap, parseAmount, time, type PaymentOptions, type PurserOptions, type Settings, settings, usdc } from "./options.js";
+import { Connection, connectionRefused } from "./http.js";
+import { Jobs, type Order } from "./jobs.js";
+import { answeredFor, type Identity, Memory, newKey, type Remembered } from "./memory.js";
+import { bareUrl, cap, parseAmount, longer, time, type PaymentOptions, type PurserOptions, type Settings, settings, type Terms, usdc } from "./options.js";
 import { aside, Receipts, tell } from "./receipts.js";
 import { headerTooLarge, slim } from "./slim.js";
 import { trace } from "./spans.js";
@@ -45,19 +46,6 @@ export interface PaymentSummary {
   readonly task: string | undefined;
 }
 
-/** The program's terms for one request's payment. */
-export interface Terms {
-  /** The most that this request may cost, beside the client's own cap: the smaller one holds. */
-  maxAmount?: string | bigint | undefined;
-  /** Books the payment under this name, in place of the client's. */
-  task?: string | undefined;
-  /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
-  dryRun?: boolean | undefined;
-  /** In the place of the client's, in milliseconds. */
-  payTimeout?: number | undefined;
-  paidTimeout?: number | undefined;
-}
-
 /** An answer of the seller to a paid request. */
 export interface Sent<R> {
   readonly answer: R;
@@ -67,10 +55,8 @@ export interface Sent<R> {
   readonly follow?: (signal: AbortSignal | undefined) => Promise<Sent<R>>;
   /** A redirect whose target the runtime hides. */
   readonly hidden?: boolean;
-  /** The challenge in it, the answer staying readable. */
-  challenge(): Promise<Challenge | undefined>;
-  /** The beginning of its text, the answer staying readable. */
-  readonly page: () => Promise<string>;
+  /** The beginning of its body, the answer staying readable. */
+  readonly page: () => Promise<Uint8Array>;
   /** The answer is not needed. */
   discard(): void;
 }
@@ -82,12 +68,14 @@ export interface Bill<R> {
   readonly asked: URL;
   /** The URL that answered 402. */
   readonly url: URL;
+  /** Reads the headers of the request. */
+  readonly header: HeaderReader;
   readonly refused: R;
   readonly challenge: Challenge;
   readonly signal: AbortSignal | undefined;
   /** The program's own key. */
   readonly idempotencyKey: string | undefined;
-  readonly terms?: Terms;
+  readonly terms: Terms;
   /** The reason why the request cannot be sent again, if there is one. */
   readonly blocked: string | undefined;
   /** Recognizes the body. */
@@ -104,12 +92,6 @@ const closeWithin = 5000;
 
 // With these the seller may have taken the payment or not.
 const unclearStatus = new Set([500, 502, 503, 504]);
-
-// With these purser has signed nothing that could still be taken.
-const endings = new Set<ErrorCode>(["no-wallet", "invalid-challenge", "declined"]);
-
-// These say nothing about what the key stands for already: purser may not have looked.
-const blind = new Set<ErrorCode>(["key-not-resolved", "limit-reached", "request-refused", "idempotency-conflict"]);
 
 const summaries = new WeakMap<object, PaymentSummary>();
 
@@ -129,6 +111,8 @@ export class Payer {
   readonly connection: Connection;
   readonly settings: Settings;
   readonly memory = new Memory();
+  readonly answered = new Memory(undefined, ...answeredFor);
+  readonly jobs = new Jobs();
   readonly receipts = new Receipts();
   readonly budget: Budget;
 
@@ -143,9 +127,21 @@ export class Payer {
     return this.receipts.close(time("close", ms, 0));
   }
 
+  /** Waits for the first answer. A repeat that comes after a first try without a payment is no repeat of an earlier purchase. */
+  async first<R extends { status: number }>(method: string, url: string, header: HeaderReader, sent: Promise<R>): Promise<R> {
+    let status = 0;
+    try {
+      const answer = await sent;
+      status = answer.status;
+      return answer;
+    } finally {
+      if (status !== 402 && !saysRepeat(header)) this.answered.forget(method, url);
+    }
+  }
+
   /** Brings a logical request to an answer, or throws. Pays at most once. */
   async settle<R extends object>(bill: Bill<R>): Promise<R> {
-    const agreed = this.#agreed(bill.terms);
+    const agreed = this.#agreed(bill);
     const { tracer, task } = agreed;
     const began = Date.now();
     let purchase: Purchase<R> | undefined;
@@ -155,17 +151,23 @@ export class Payer {
       });
     };
     try {
+      const what = unasked(bill.method, bill.url, bill.header);
+      if (what) throw new RefusedByCallerError(`Nobody reads what ${what} would buy, so it was not paid for.`, "unasked");
       if (bill.blocked) throw new NotReplayableError(bill.blocked);
-      await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
-      if (bill.terms?.dryRun) throw await this.#quoted(bill, agreed);
+      const { dryRun } = bill.terms;
+      const job = dryRun ? undefined : this.jobs.at(bill.asked, bill.url);
+      if (!job) await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
+      if (dryRun) throw await this.#quoted(bill, agreed);
       // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
       const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], digest: await bill.digest() };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
-      const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
-      const key = bill.idempotencyKey ?? remembered?.key ?? `client-${uuid()}`;
-      this.#setAside(bill, id, key, remembered);
-      purchase = new Purchase(this, agreed, bill, id, key, remembered?.since);
+      const given = job?.key ?? bill.idempotencyKey;
+      const last = this.answered.take(id);
+      const remembered = job ?? (given === undefined ? (this.memory.take(id) ?? (saysRepeat(bill.header) ? last : undefined)) : undefined);
+      const key = given ?? remembered?.key ?? newKey();
+      if (!job) this.#setAside(bill, id, key, remembered);
+      purchase = new Purchase(this, agreed, { ...bill, idempotencyKey: given }, id, key, remembered?.since, last !== undefined && remembered === last, job);
       const answer = await purchase.run(bill.signal);
       ended();
       return answer;
@@ -192,7 +194,7 @@ export class Payer {
   }
 
   /** The settings with what the program says of one request. */
-  #agreed({ maxAmount, task, payTimeout, paidTimeout }: Terms = {}): Settings {
+  #agreed({ terms: { maxAmount, task, payTimeout, paidTimeout }, header }: Bill<object>): Settings {
     const { settings } = this;
     const given = maxAmount === undefined ? undefined : cap(maxAmount);
     const own = settings.maxAmount;
@@ -202,7 +204,7 @@ export class Payer {
       maxAmount: smaller,
       task: task ?? settings.task,
       payTimeout: time("payTimeout", payTimeout ?? settings.payTimeout, 1),
-      paidTimeout: time("paidTimeout", paidTimeout ?? settings.paidTimeout, 1),
+      paidTimeout: longer(time("paidTimeout", paidTimeout ?? settings.paidTimeout, 1), announced(header)),
     };
   }
 
@@ -250,7 +252,13 @@ class Purchase<R extends object> {
     private readonly id: Identity,
     private readonly key: string,
     since: number | undefined,
+    /** The key is one of a request that was answered. */
+    private readonly repeats = false,
+    /** The order that is asked about. */
+    private readonly job?: Order,
   ) {
+    this.#paid = job?.paid;
+    this.summary = job?.summary;
     this.#open = this.#earlier = since !== undefined;
     this.#since = since;
   }
@@ -295,13 +303,17 @@ class Purchase<R extends object> {
       // Nothing stands under the key: its price is there for others again.
       const unasked = !isPurserError(error) || error.code === "purser-unreachable";
       if (!this.#earlier && (ended || (unasked && !this.#open && !this.#paid))) this.payer.budget.settle(this.key, 0n);
-      this.#pause(ended, since);
-      if (this.summary && isPurserError(error)) tell(this.agreed, this.summary);
+      const again = this.repeats && isPurserError(error) && error.code === "rejected";
+      this.#pause(again ? this.payer.answered : ended ? undefined : this.payer.memory, again ? this.#since : since);
+      if (this.summary && !this.job && isPurserError(error)) tell(this.agreed, this.summary);
       throw error;
     }
-    tell(this.agreed, this.summary);
+    if (!this.job) tell(this.agreed, this.summary);
+    const { job, key, bill } = this;
+    const order = job ?? { key, paid: this.#paid, summary: this.summary, since: performance.now() };
+    aside(() => this.payer.jobs.note(sent, bill.url, order, !job && (bill.method === "GET" || bill.method === "HEAD")));
     this.#answered = sent.status < 400;
-    this.#pause(this.#answered);
+    this.#pause(this.#answered ? this.payer.answered : this.payer.memory);
     return sent.answer;
   }
 
@@ -312,10 +324,12 @@ class Purchase<R extends object> {
     return this.#unclear("The paid request failed.", { cause: thrown });
   }
 
-  /** No send is under way any more; what has not ended is remembered for a repeat. */
-  #pause(ended: boolean, since?: number): void {
+  /** No send is under way any more; the key is remembered for a repeat. */
+  #pause(memory?: Memory, since?: number): void {
     this.#busy = false;
-    if (!ended && this.bill.idempotencyKey === undefined) this.payer.memory.put(this.id, this.key, since);
+    if (!memory || this.bill.idempotencyKey !== undefined) return;
+    if (memory === this.payer.answered) memory.take(this.id); // the last one counts
+    memory.put(this.id, this.key, since);
   }
 
   /** Has purser pay: several tries under one key, so that a lost answer costs nothing. */
@@ -381,10 +395,10 @@ class Purchase<R extends object> {
       }
     }
     if (last.status === 402) {
-      const why = reason === "" ? (await last.challenge())?.error : reason;
+      const why = reason || (await wordsOf(last.header, last.page));
       throw new RejectedError<R>(
         `The seller answered the paid request with another 402${why ? `: ${why}` : ""}.`,
-        why === "" ? undefined : why,
+        why || undefined,
         this.resume,
         { response: last.answer },
       );
@@ -479,18 +493,6 @@ function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | 
     settlement: agreed.settlement,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(agreed.task === undefined ? {} : { task: agreed.task }),
+    ...(agreed.maxAmount === undefined ? {} : { maxAmount: agreed.maxAmount }),
   };
-}
-
-/** Reports whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
-function connectionRefused(error: unknown): boolean {
-  const cause: unknown = error instanceof Error ? error.cause : undefined;
-  return typeof cause === "object" && cause !== null && "code" in cause && cause.code === "ECONNREFUSED";
-}
-
-/** A random UUID; crypto.randomUUID exists in secure contexts only. */
-function uuid(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
 }

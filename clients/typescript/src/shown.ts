@@ -56,8 +56,10 @@ export class Shown<A extends object> {
       for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) headers.append(name, one);
     }
     const { status, body, url, redirected, replace } = seen;
+    let rest = body;
     const clone = () => {
-      const [first, second] = twice(body);
+      const [first, second] = twice(rest);
+      rest = second;
       replace?.(second);
       return { body: first };
     };

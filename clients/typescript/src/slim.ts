@@ -1,5 +1,5 @@
 // What goes with a payment so that it gets through caches and fronts (BEHAVIOUR.md §4).
-import { decodeBase64, encodeBase64, utf8 } from "./base64.js";
+import { binaryOf, decodeBase64, encodeBase64, utf8 } from "./base64.js";
 import { type HeaderReader, isObject, receiptOf } from "./challenge.js";
 
 const tooLarge = new Set([431, 494]); // 494 is nginx's own
@@ -8,10 +8,10 @@ const mayBeTooLarge = new Set([400, 413]);
 const kept = /^(no-cache|max-age|max-stale|min-fresh|only-if-cached|stale-if-error)\b/i;
 
 /** Reports whether a front has found the header too large. `page` reads the beginning of what it says. */
-export async function headerTooLarge(status: number, header: HeaderReader, page: () => Promise<string>): Promise<boolean> {
+export async function headerTooLarge(status: number, header: HeaderReader, page: () => Promise<Uint8Array>): Promise<boolean> {
   if (receiptOf(header) !== null || header("PAYMENT-REQUIRED")) return false;
   if (!mayBeTooLarge.has(status)) return tooLarge.has(status);
-  const text = await page();
+  const text = binaryOf(await page());
   return /header|cookie/i.test(text) && /too (large|long|big)|exceed/i.test(text);
 }
 

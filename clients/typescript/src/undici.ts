@@ -1,8 +1,8 @@
 // The same for `undici.request`, which is known here by its form only: it is no dependency.
 import { streamed } from "./body.js";
 import { discard } from "./http.js";
-import { needKey, type PaymentOptions } from "./options.js";
-import { Payer, type Terms } from "./purchase.js";
+import { longer, needKey, type PaymentOptions, type Terms } from "./options.js";
+import { Payer } from "./purchase.js";
 import { type Seen, Shown } from "./shown.js";
 
 /** The members of an answer that are needed here. */
@@ -20,6 +20,7 @@ interface Given {
   query?: Record<string, unknown>;
   body?: unknown;
   signal?: unknown;
+  headersTimeout?: number;
   idempotencyKey?: string;
   purser?: Terms;
 }
@@ -48,14 +49,16 @@ export function wrap<F extends (url: any, options?: any) => Promise<any>>(reques
     const send = async (to: unknown, init: RequestInit = {}) => {
       const { method, body, signal } = init;
       const headers = Object.fromEntries(new Headers(init.headers));
-      // An interceptor that follows would take the payment along.
-      const follow = first ? {} : { maxRedirections: 0 };
+      // An interceptor that follows would take the payment along. The signal fires when time is up.
+      const follow = first ? {} : { maxRedirections: 0, headersTimeout: 0 };
       first = false;
       last = (await request(to, { ...rest, ...follow, method, headers, body, signal })) as Data;
       return shown.show(last, seenOf(last, String(to)));
     };
     const { method = rest.body === undefined || rest.body === null ? "GET" : "PUT", headers, body, signal } = rest;
-    const init = { method, headers: headersOf(headers), body: streamed(body), signal: signalOf(signal), redirect: "manual", idempotencyKey, ...purser };
+    const paidTimeout = longer(purser?.paidTimeout ?? payer.settings.paidTimeout, rest.headersTimeout);
+    const own = { redirect: "manual", idempotencyKey, ...purser, paidTimeout };
+    const init = { method, headers: headersOf(headers), body: streamed(body), signal: signalOf(signal), ...own };
     const given = Object.entries(init).filter(([, value]) => value !== undefined);
     return shown.request(payer, send, target.href, Object.fromEntries(given));
   };

@@ -6,6 +6,8 @@ import { describe, it } from "node:test";
 import { createClient } from "purserpay";
 import { digestOf } from "../dist/esm/body.js";
 import { Digest } from "../dist/esm/digest.js";
+import { Jobs } from "../dist/esm/jobs.js";
+import type { PaymentSummary } from "purserpay";
 import { Memory } from "../dist/esm/memory.js";
 import { apiKey, failure, json, seller, serve, fakePurser, quick } from "./fake.js";
 import { decodeBase64, encodeBase64 } from "../dist/esm/base64.js";
@@ -171,6 +173,25 @@ describe("memory", () => {
     for (let n = 0; n < 300; n++) memory.put(id(String(n)), String(n));
     assert.equal(memory.take(id("43")), undefined);
     assert.equal(memory.take(id("44"))?.key, "44");
+  });
+});
+
+describe("jobs", () => {
+  it("are 256 at most, and are forgotten once their payment cannot be valid any more", async () => {
+    const jobs = new Jobs();
+    const from = new URL("https://api.example.com/orders");
+    const summary: PaymentSummary = { ...{ id: "1", state: "open", transaction: "", settled: false, idempotencyKey: "k" }, ...{ amount: "1", host: "h", payTo: "p", task: undefined } };
+    const paid = { header: { name: "X-PAYMENT", value: "x" }, settled: false, transaction: "", paymentId: "1", state: "open" };
+    const place = (n: number) => `https://api.example.com/jobs/${n}`;
+    const note = (n: number, since: number) => {
+      const header = (name: string) => (name === "Location" ? place(n) : null);
+      const sent = { answer: {}, status: 202, header, page: () => Promise.resolve(new Uint8Array()), discard: () => undefined };
+      return jobs.note(sent, from, { key: `k${n}`, paid, summary, since }, false);
+    };
+    for (let n = 0; n < 257; n++) await note(n, performance.now());
+    assert.deepEqual([0, 1, 256].map((n) => jobs.at(from, new URL(place(n)))?.key), [undefined, "k1", "k256"]);
+    await note(1, performance.now() - 421_000);
+    assert.equal(jobs.at(new URL(place(1))), undefined);
   });
 });
 

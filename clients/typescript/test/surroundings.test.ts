@@ -2,9 +2,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { createClient, paymentOf, type PaymentOptions, type PaymentSummary, type Tracer, wrapFetch } from "purserpay";
+import { createClient, paymentOf, type PaymentOptions, type PaymentSummary, purserErrorOf, type Tracer, wrapFetch } from "purserpay";
+import { wrap as wrapAxios } from "purserpay/axios";
+import { wrap as wrapGot } from "purserpay/got";
+import { wrap as wrapUndici } from "purserpay/undici";
+import axios from "axios";
+import got from "got";
+import { request } from "undici";
 import { Receipts } from "../dist/esm/receipts.js";
-import { apiKey, challenge, cut, deliver, failure, fakePurser, json, paymentId, payTo, quick, receipt, seller } from "./fake.js";
+import { apiKey, challenge, cut, deliver, failure, fakePurser, type FakePurser, type Handler, json, paymentId, paymentsOf, payTo, quick, receipt, seller } from "./fake.js";
 
 const logged = () => {
   const lines: string[] = [];
@@ -126,6 +132,53 @@ describe("receipts", { concurrency: true }, () => {
   });
 });
 
+describe("jobs and repeats", { concurrency: true }, () => {
+  const answers: Handler = (req, res) =>
+    req.method === "POST" ? json(res, 202, { poll_url: "/jobs/1" }) : json(res, 200, { done: true }, { "PAYMENT-RESPONSE": receipt });
+  const buyers: Record<string, (purser: FakePurser) => (method: string, url: string, headers?: Record<string, string>) => Promise<unknown>> = {
+    fetch: (purser) => {
+      const http = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+      return async (method, url, headers = {}): Promise<unknown> => (await http(url, { method, headers })).json() as Promise<unknown>;
+    },
+    axios: (purser) => {
+      const http = wrapAxios(axios.create({ proxy: false }), { apiKey, baseUrl: purser.url, ...quick });
+      return async (method, url, headers = {}) => (await http.request<unknown>({ method, url, headers })).data;
+    },
+    got: (purser) => {
+      const http = wrapGot(got.extend({ retry: { limit: 0 } }), { apiKey, baseUrl: purser.url, ...quick });
+      return async (method, url, headers = {}): Promise<unknown> => {
+        const body: unknown = await http(url, { method: method as "GET", headers }).json();
+        return body;
+      };
+    },
+    undici: (purser) => {
+      const http = wrapUndici(request, { apiKey, baseUrl: purser.url, ...quick });
+      return async (method, url, headers = {}) => (await http(url, { method: method as "GET", headers })).body.json();
+    },
+  };
+  for (const [name, make] of Object.entries(buyers)) {
+    it(`${name}: questions carry the order's payment`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t, answers);
+      const buy = make(purser);
+      assert.deepEqual(await buy("POST", `${shop.url}/orders`), { poll_url: "/jobs/1" });
+      for (let n = 0; n < 3; n++) assert.deepEqual(await buy("GET", `${shop.url}/jobs/1`), { done: true });
+      assert.deepEqual([purser.pays.length, new Set(paymentsOf(shop)).size, paymentsOf(shop).length], [1, 1, 4]);
+    });
+
+    it(`${name}: a repeat that says so is no purchase, and a HEAD buys nothing`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t);
+      const buy = make(purser);
+      for (const count of ["0", "1", "0"]) await buy("GET", shop.url, { "X-Stainless-Retry-Count": count });
+      assert.equal(new Set(purser.pays.map((p) => p["idempotencyKey"])).size, 2);
+      const error = await failure(buy("HEAD", shop.url));
+      assert.equal(purserErrorOf(error)?.code, "refused-by-caller");
+      assert.equal(purser.pays.length, 3);
+    });
+  }
+});
+
 describe("times", { concurrency: true }, () => {
   it("may be those of one call", { timeout: 60_000 }, async (t) => {
     const silent = await fakePurser(t, () => undefined);
@@ -142,5 +195,19 @@ describe("times", { concurrency: true }, () => {
     const { url } = await fakePurser(t, () => undefined);
     const late = createClient({ apiKey, baseUrl: url }).pay({ paymentRequiredHeader: "x" }, { timeout: 50 });
     assert.equal((await failure(late)).code, "purser-unreachable");
+  });
+
+  it("are never below the program's own", { timeout: 60_000 }, async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (...paid) => setTimeout(() => deliver(...paid), 700));
+    const options = { apiKey, baseUrl: purser.url, resends: 0, paidTimeout: 100 };
+    const own = 30_000;
+    const fetch = wrapFetch(globalThis.fetch, options);
+    assert.equal((await fetch(shop.url, { headers: { "X-Stainless-Timeout": "30" } })).status, 200);
+    assert.equal((await wrapAxios(axios.create({ proxy: false, timeout: own }), options).get(shop.url)).status, 200);
+    assert.equal((await wrapGot(got.extend({ timeout: { response: own }, retry: { limit: 0 } }), options)(shop.url)).statusCode, 200);
+    assert.equal((await wrapUndici(request, options)(shop.url, { headersTimeout: own })).statusCode, 200);
+    assert.equal(purser.pays.length, 4);
+    assert.equal((await failure(fetch(shop.url))).code, "unclear");
   });
 });

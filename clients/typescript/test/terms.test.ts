@@ -1,5 +1,7 @@
 // Asking before paying, and what a decline tells, against a purser that is real.
 import assert from "node:assert/strict";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
 import { after, before, describe, it } from "node:test";
 import { createClient, DeclinedError, DryRunError, paymentOf, RefusedByCallerError, usdc } from "purserpay";
@@ -53,6 +55,29 @@ describe("asking first", () => {
       assert.equal(error.message, `dry run: payment ${id} of 0.01 USDC would be repeated, and nothing new paid. (${new URL(url).host})`);
       return true;
     });
+  });
+
+  it("does not pay more than a quote has just named", async () => {
+    const asked = await fetch(`${world.sellers["official-v2"]}/paid`);
+    const terms = JSON.parse(atob(asked.headers.get("PAYMENT-REQUIRED") ?? "")) as { accepts: { amount: string }[] };
+    let price = 10_000;
+    const server = http.createServer((_req, res) => {
+      const accepts = terms.accepts.map((entry) => ({ ...entry, amount: String(price) }));
+      res.writeHead(402, { "PAYMENT-REQUIRED": btoa(JSON.stringify({ ...terms, accepts })) }).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const client = createClient({ apiKey: world.key, baseUrl: world.api });
+    const url = `http://127.0.0.1:${port}/paid`;
+    await assert.rejects(client.get(url, { dryRun: true }), DryRunError);
+    price = 20_000;
+    await assert.rejects(client.get(url), (error) => {
+      assert.ok(error instanceof DeclinedError);
+      assert.equal(error.rule, "max-amount");
+      return true;
+    });
+    server.close();
+    server.closeAllConnections();
   });
 
   it("tells limits, quotes and why not", async () => {

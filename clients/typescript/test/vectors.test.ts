@@ -1,7 +1,8 @@
 // The rules that both languages share.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Fetch, isPurserError, type PaymentOptions, wrapFetch } from "purserpay";
+import { type Fetch, isPurserError, paymentOf, type PaymentOptions, wrapFetch } from "purserpay";
+import { announced } from "../dist/esm/asked.js";
 import { bodyChallenge, dealtWith, headerChallenge } from "../dist/esm/challenge.js";
 import { apiKey, b64, challenge, failure, paymentId, signature, vectors } from "./fake.js";
 
@@ -202,7 +203,13 @@ function says(said: Said): Promise<Response> {
 }
 
 /** A program whose seller and purser give these answers. */
-function world(purser: (n: number) => Said, seller: (n: number) => Said, options: Partial<PaymentOptions> = {}, moves = false) {
+function world(
+  purser: (n: number) => Said,
+  seller: (n: number) => Said,
+  options: Partial<PaymentOptions> = {},
+  moves = false,
+  first: number[] = [],
+) {
   const pays: Record<string, string>[] = [];
   const receipts: string[] = [];
   const paid: Headers[] = [];
@@ -220,6 +227,8 @@ function world(purser: (n: number) => Said, seller: (n: number) => Said, options
       paid.push(headers);
       return says(seller(sends++));
     }
+    const free = first.shift() ?? 402;
+    if (free !== 402) return says(free);
     const answer = await says({ status: 402, headers: [["PAYMENT-REQUIRED", challenge()]], body: "{}" });
     const from = { url: moves ? `${String(input)}?led=${++led}` : String(input), redirected: moves };
     return Object.defineProperties(answer, { url: { value: from.url }, redirected: { value: from.redirected } });
@@ -233,17 +242,19 @@ describe("repeats", { concurrency: true }, () => {
     settlement: "seller" | "payer";
     options?: { maxAmount: string };
     moves?: boolean;
+    says?: Pairs[];
+    first?: number[];
     purser: Said[];
     seller: Said[];
     expect: { codes: (string | null)[]; keys: number[] };
   }
   for (const c of vectors<{ cases: Case[] }>("repeats.json").cases) {
     it(c.name, async () => {
-      const w = world((n) => c.purser[n] ?? "lost", (n) => c.seller[n] ?? "lost", { settlement: c.settlement, ...c.options }, c.moves);
+      const w = world((n) => c.purser[n] ?? "lost", (n) => c.seller[n] ?? "lost", { settlement: c.settlement, ...c.options }, c.moves, [...(c.first ?? [])]);
       const codes: (string | null)[] = [];
-      for (const _ of c.expect.codes) {
+      for (const n of c.expect.codes.keys()) {
         try {
-          await w.fetch("https://api.example.com/paid");
+          await w.fetch("https://api.example.com/paid", { headers: c.says?.[n] ?? [] });
           codes.push(null);
         } catch (error) {
           if (!isPurserError(error)) throw error;
@@ -254,6 +265,60 @@ describe("repeats", { concurrency: true }, () => {
       const keys = w.pays.map((p) => p["idempotencyKey"]);
       const seen = [...new Set(keys)];
       assert.deepEqual(keys.map((k) => seen.indexOf(k)), c.expect.keys);
+    });
+  }
+});
+
+describe("what requests say of themselves", () => {
+  interface File {
+    unasked: { name: string; method: string; url: string; headers: Pairs; expect: boolean }[];
+    waits: { name: string; headers: Pairs; seconds: number }[];
+  }
+  const { unasked, waits } = vectors<File>("asked.json");
+  for (const { name, method, url, headers, expect } of unasked) {
+    it(name, async () => {
+      const w = world(() => "pays", () => 200);
+      const answer = w.fetch(url, { method, headers });
+      if (expect) {
+        const error = await failure(answer);
+        assert.deepEqual([error.code, error.rule, error.moneyMayHaveMoved], ["refused-by-caller", "unasked", false]);
+        assert.equal((error.response as Response).status, 402);
+      } else assert.equal((await answer).status, 200);
+      assert.equal(w.pays.length, expect ? 0 : 1);
+    });
+  }
+  for (const { name, headers, seconds } of waits) {
+    it(`waits: ${name}`, () => {
+      const given = new Headers(headers);
+      assert.equal(announced((header) => given.get(header)), 1000 * seconds);
+    });
+  }
+});
+
+describe("jobs", { concurrency: true }, () => {
+  interface Case {
+    name: string;
+    steps: { method: string; url: string; answer: { status: number; headers: Pairs; body: string } }[];
+    expect: { pays: number; codes: (string | null)[] };
+  }
+  for (const c of vectors<{ cases: Case[] }>("jobs.json").cases) {
+    it(c.name, async () => {
+      const told: unknown[] = [];
+      const w = world(() => "pays", (n) => c.steps[n]?.answer ?? "lost", { resends: 0, onPayment: (info) => told.push(info) });
+      const codes: (string | null)[] = [];
+      for (const { method, url } of c.steps) {
+        try {
+          const answer = await w.fetch(url, { method, maxAmount: 10_000n });
+          assert.equal(paymentOf(answer)?.id, paymentId);
+          await answer.text();
+          codes.push(null);
+        } catch (error) {
+          if (!isPurserError(error)) throw error;
+          assert.equal(error.moneyMayHaveMoved, true);
+          codes.push(error.code);
+        }
+      }
+      assert.deepEqual([codes, w.pays.length, told.length], [c.expect.codes, c.expect.pays, c.expect.pays]);
     });
   }
 });

@@ -28,10 +28,16 @@ def any_of(options: Options, terms: Terms) -> bool:
     return options.guarded or terms.cap is not None
 
 
-def check(options: Options, request: Request, challenge: wire.Challenge) -> Steps[None]:
-    """Raise the error of the first rule that is broken."""
+def check(options: Options, request: Request, challenge: wire.Challenge, *, paid: bool) -> Steps[None]:
+    """Raise the error of the first rule that is broken. ``paid``: nothing more is to be paid."""
+    if request.said.unasked:
+        raise RefusedByCallerError(
+            f"nobody reads what {request.said.unasked} would buy, so it was not paid for", rule="unasked"
+        )
     if request.digest is None:
         raise NotReplayableError("the request's body cannot be sent again, so nothing was paid")
+    if paid:
+        return
     url, allowed = request.plain_url, options.allow_hosts
     if origin(url)[0] != "https" and not is_loopback(url) and not host_allowed(allowed or (), url, by_name=True):
         raise RefusedByCallerError(
@@ -45,12 +51,14 @@ def check(options: Options, request: Request, challenge: wire.Challenge) -> Step
         raise InvalidChallengeError("the challenge has no offer that purser could pay")
     cap = smaller(options, request.terms)
     amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
-    if options.budget is not None and None in amounts:
-        raise RefusedByCallerError("an offer has no amount, and there is a budget", rule="budget")
+    wrong = next((offer.shown_amount for offer in challenge.offers if wire.canonical_amount(offer.amount) is None), "")
+    if options.budget is not None and wrong:
+        raise RefusedByCallerError(f"an offer asks for {wrong}, and there is a budget", rule="budget")
     known = [amount for amount in amounts if amount is not None]
-    if cap is not None and (None in amounts or max(known) > cap):
-        asked = "an offer has no amount" if None in amounts else f"an offer asks for {usdc_text(max(known))}"
-        raise RefusedByCallerError(f"{asked}, and max_amount is {usdc_text(cap)}", rule="amount")
+    if cap is not None and (wrong or max(known) > cap):
+        raise RefusedByCallerError(
+            f"an offer asks for {wrong or usdc_text(max(known))}, and max_amount is {usdc_text(cap)}", rule="amount"
+        )
     if options.before_payment is not None:
         yield from _ask(request, challenge, known)
 

@@ -64,7 +64,7 @@ Code = Literal[
 ]
 
 
-CallerRule = Literal["plain-http", "host", "amount", "callback", "signed-terms", "budget"]
+CallerRule = Literal["unasked", "plain-http", "host", "amount", "callback", "signed-terms", "budget"]
 
 
 class About(TypedDict, total=False):
@@ -389,3 +389,9 @@ def _behind(error: object) -> Iterator[PurserError]:
             group = getattr(at, "exceptions", None)
             todo += [at.__cause__, at.__context__, getattr(at, "response", None)]
             todo += group if isinstance(group, (list, tuple)) else ()
+
+
+# Refusals before anything was signed: the next request that is the same is a new one.
+ENDED = (NoWalletError, InvalidChallengeError, DeclinedError)
+# These say nothing about what the key stands for already: purser may not have looked.
+BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, IdempotencyConflictError)

@@ -9,32 +9,31 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from . import _calls as calls
 from . import _caps as caps
+from . import _jobs as jobs
 from . import _slim
 from . import _wire as wire
 from ._amounts import usdc_text
+from ._asked import pays_already, usable_key
 from ._errors import (
-    DeclinedError,
+    BLIND,
+    ENDED,
     DryRunError,
-    IdempotencyConflictError,
     InvalidChallengeError,
-    KeyNotResolvedError,
-    LimitReachedError,
-    NoWalletError,
     PurserError,
     PurserUnreachableError,
     RefusedByCallerError,
     RejectedError,
-    RequestRefusedError,
     ResumableError,
     UnclearError,
     attach_unclear,
 )
 from ._steps import (
     Ask,
+    Client,
     Discard,
     Hold,
     PaymentInfo,
@@ -53,10 +52,9 @@ from ._steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._budget import Budget
-    from ._memory import Identities, Memory
+    from ._jobs import Order
+    from ._memory import Identities
     from ._models import PayResult
-    from ._options import Options
 
 __all__ = [
     "Ask",
@@ -75,6 +73,7 @@ __all__ = [
     "Step",
     "Steps",
     "pays_already",
+    "usable_key",
 ]
 
 LOG = logging.getLogger("purserpay")
@@ -85,29 +84,6 @@ BEFORE_RESEND = 0.5  # seconds, doubled each time
 LONGEST_WAIT = 5.0  # seconds that purser or a seller may ask for
 UNCLEAR = (500, 502, 503, 504)
 
-# Refusals before anything was signed: the next request that is the same is a new one.
-_ENDED = (NoWalletError, InvalidChallengeError, DeclinedError)
-# These say nothing about what the key stands for already: purser may not have looked.
-_BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, IdempotencyConflictError)
-
-
-def pays_already(names: Any) -> bool:
-    """Whether a request carries a payment of its own, so that it is none of our business."""
-    return any(name.upper() in wire.PAYMENT_HEADERS for name in names)
-
-
-def usable_key(value: str | None) -> str | None:
-    """A program's idempotency key, if purser takes it."""
-    return value if value and len(value) <= 255 else None
-
-
-class Client(Protocol):
-    """What outlives a request, as far as purchases are concerned."""
-
-    options: Options
-    memory: Memory
-    budget: Budget
-
 
 class Purchase:
     """One logical request from its 402 on. Its generators run one at a time."""
@@ -115,6 +91,8 @@ class Purchase:
     def __init__(self, payer: Client, request: Request, resume: Callable[[Callable[[], Steps[Reply]]], Any]) -> None:
         self._options = payer.options
         self._memory = payer.memory
+        self._answered = payer.answered  # keys that a request may have that says that it is a repeat
+        self._jobs = payer.jobs
         self._budget = payer.budget
         self._request = request
         self._resume = resume  # runs a flow to its end as this client's callers expect it
@@ -122,6 +100,8 @@ class Purchase:
         self._remembered = True  # the key is ours to remember
         self._open = False  # a payment may stand under the key
         self._earlier = False  # it stands since before this run
+        self._repeats = False  # its request was answered
+        self._order: Order | None = None  # that is asked about
         self._until: float | None = None  # when a key that was remembered is forgotten
         self._challenge: wire.Challenge | None = None
         self._held: Any = None
@@ -143,6 +123,8 @@ class Purchase:
         if challenge is None:
             return first
         self._challenge = challenge
+        if not self._request.terms.dry_run:
+            self._order = self._jobs.at(url for _, url, _ in self._identities())
         yield from self._check(first)
         self.held += len((yield Hold(first)))
         self._held = first.native
@@ -178,6 +160,7 @@ class Purchase:
             if self._result is None:
                 yield from self._pay()
             reply = yield from self._deliver()
+            yield from self._note_job(reply)
         except BaseException as error:
             self._failed(error)
             if self.unclear is not None or isinstance(error, RejectedError):
@@ -186,16 +169,29 @@ class Purchase:
                 raise self.unclear from error
             raise
         self._paid()
-        if reply.status < 400:
-            self.ended = True
-        else:
+        if reply.status >= 400:
             self._remember()
+            return reply
+        self.ended = True
+        if self._remembered:
+            self._answered.take(self._identities())  # the last one counts
+            self._answered.put(self._identities(), self.key)
         return reply
+
+    def _note_job(self, reply: Reply) -> Steps[None]:
+        """Note where the answer says that its job can be asked about: that is paid for as well."""
+        gets = self._order is None and self._request.method in ("GET", "HEAD")
+        if reply.status != 202 and (gets or reply.status not in (200, 201)):
+            return
+        assert self._result is not None  # noqa: S101
+        order = self._order or jobs.Order(self.key, self._result, self.info, self._jobs.until())
+        body = (yield Peek(reply)) if jobs.is_json(reply.headers) else None
+        self._jobs.note(jobs.named(reply.headers, body or b"", self._request.plain_url), order)
 
     def _paid(self) -> None:
         """Tell the log and the program of a payment."""
         info = self.info
-        if info is None:
+        if info is None or self._order is not None:
             return
         price = usdc_text(info.amount) if info.amount is not None and info.amount.isdecimal() else info.amount
         LOG.info("payment %s of %s to %s at %s", info.id, price, info.pay_to, info.host)
@@ -207,20 +203,23 @@ class Purchase:
             LOG.exception("on_payment raised an exception")
 
     def _failed(self, error: BaseException) -> None:
-        if isinstance(error, PurserError) and not isinstance(error, _ENDED):
+        if isinstance(error, PurserError) and not isinstance(error, ENDED):
             signed = isinstance(error, RefusedByCallerError) and self._options.settlement == "payer"
             error.money_may_have_moved = error.money_may_have_moved or self._earlier or signed
-        blind = isinstance(error, _BLIND)
+        blind = isinstance(error, BLIND)
         # What was signed is not sent to the seller now; it may have been earlier, or purser has settled it.
         refused = isinstance(error, RefusedByCallerError)
         nothing_stands = not self._open and (blind or self._options.settlement == "seller")
         unreached = isinstance(error, PurserUnreachableError) and nothing_stands
-        if not self._earlier and (isinstance(error, _ENDED) or ((blind or refused) and nothing_stands) or unreached):
+        if not self._earlier and (isinstance(error, ENDED) or ((blind or refused) and nothing_stands) or unreached):
             self._budget.settle(self.key, 0)
-        if isinstance(error, _ENDED) or ((blind or refused) and nothing_stands):
+        if isinstance(error, ENDED) or ((blind or refused) and nothing_stands):
             self.ended = True
             return
-        self._remember(self._until if blind or refused else None)
+        if self._repeats and isinstance(error, RejectedError):
+            self._answered.put(self._identities(), self.key, self._until)
+        else:
+            self._remember(self._until if blind or refused else None)
         if isinstance(error, PurserError):
             if isinstance(error, UnclearError):
                 self.unclear = error
@@ -240,15 +239,23 @@ class Purchase:
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
-        if given is not None:
+        last = self._answered.take(self._identities())
+        if self._order is not None:
+            self.key, self._result, self.info, _ = self._order
+            self._remembered, self._open, self._earlier = False, True, True
+        elif given is not None:
             self.key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identities())
+            if taken is None and self._request.said.repeats:
+                taken, self._repeats = last, last is not None
             self._open = self._earlier = taken is not None
             self.key, self._until = taken or (f"client-{uuid.uuid4()}", None)
 
     def _set_aside(self) -> None:
         """Take the price from the client's budget. A key that stands for a payment already costs nothing more."""
+        if self._order is not None:
+            return
         assert self._challenge is not None  # noqa: S101
         asked = [wire.canonical_amount(offer.amount) for offer in self._challenge.offers]
         price = max((amount for amount in asked if amount is not None), default=0)
@@ -281,7 +288,7 @@ class Purchase:
     def _check(self, reply: Reply) -> Steps[None]:
         try:
             assert self._challenge is not None  # noqa: S101
-            yield from caps.check(self._options, self._request, self._challenge)
+            yield from caps.check(self._options, self._request, self._challenge, paid=self._order is not None)
         except PurserError as error:
             yield Hold(reply)
             error.url, error.response, error.amount = self._request.shown_url, reply.native, self._amount
@@ -305,7 +312,7 @@ class Purchase:
         given = self._request.terms.pay_timeout
         return self._options.pay_timeout if given is None else given
 
-    def _order(self, key: str | None) -> calls.Order:
+    def _ordered(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
         cap = caps.smaller(self._options, self._request.terms)
         header, url = self._challenge.header, self._request.plain_url
@@ -313,7 +320,7 @@ class Purchase:
 
     def _quote(self) -> Steps[None]:
         """End a dry run."""
-        operation = calls.quote(self._order(usable_key(self._request.idempotency_key)))
+        operation = calls.quote(self._ordered(usable_key(self._request.idempotency_key)))
         try:
             quote = operation.result((yield Post(operation, self._pay_timeout)))
         except calls.CallError as error:
@@ -326,7 +333,7 @@ class Purchase:
         raise self._told(DryRunError(f"dry run: {what}", quote=quote))
 
     def _pay(self) -> Steps[None]:
-        operation = calls.pay(self._order(self.key))
+        operation = calls.pay(self._ordered(self.key))
         reached = False
         failure: PurserError
         attempt = 0
@@ -346,7 +353,7 @@ class Purchase:
                     reached = self._open = True
                     failure, wait = error, calls.retry_after(answer.headers)
                 except PurserError as error:
-                    if reached and isinstance(error, _BLIND) and self._options.settlement == "payer":
+                    if reached and isinstance(error, BLIND) and self._options.settlement == "payer":
                         raise self._unclear(f"{error}; it may have paid before") from error
                     raise self._told(error) from None
                 else:
@@ -393,7 +400,7 @@ class Purchase:
         pause = BEFORE_RESEND
         left = self._options.resends
         given = self._request.terms.paid_timeout
-        timeout = self._options.paid_timeout if given is None else given
+        timeout = max(self._options.paid_timeout if given is None else given, self._request.said.waits)
         signature = result.payment_signature
         while True:
             self._sent = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _bodies as bodies
 from . import _flow as flow
+from ._asked import said
 from ._context import given_key
 from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
@@ -66,7 +67,9 @@ class Transport:
             return await half.send(self._transport, request)
         before = _earlier(request, _MARK)
         body = await self._body(request)
-        response = await half.send(self._transport, request)
+        with self._payer.first(request.method, str(request.url), request.headers) as came:
+            response = await half.send(self._transport, request)
+            came(response.status_code)
         if response.status_code != 402:
             if response.has_redirect_location and _earlier(request, _ASKED) is None:
                 _leave(request, _ASKED, _described(request, body).identity)
@@ -137,7 +140,7 @@ class _Wire:
     async def send(self, step: flow.Send) -> flow.Reply:
         request, timeouts = self._paid(step)
         try:
-            with self._half.within(step.timeout):
+            with self._half.within(timeouts["read"]):
                 response = await self._half.send(self._kind._transport, request)
         except Exception as error:
             raise flow.SendError from error
@@ -151,7 +154,7 @@ class _Wire:
         headers.update(step.headers(headers.get("cache-control")))
         given = self._request.extensions.get("timeout") or {}
         timeouts = {name: given.get(name) or step.timeout for name in ("connect", "pool", "write")}
-        timeouts["read"] = step.timeout
+        timeouts["read"] = max(step.timeout, given.get("read") or 0)
         return self._library.Request(
             self._request.method,
             self._request.url,
@@ -272,7 +275,9 @@ def _described(request: Any, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
     digest = None if body is None else bodies.digest(body, request.headers)
     asked: Identity | None = _earlier(request, _ASKED)
-    return flow.Request(request.method, str(request.url), digest, bodies.size(body), key, asked)
+    url = str(request.url)
+    spoken = said(request.method, url, request.headers)
+    return flow.Request(request.method, url, digest, bodies.size(body), key, asked, spoken)
 
 
 def _reply(response: Any) -> flow.Reply:

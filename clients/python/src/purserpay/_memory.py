@@ -20,6 +20,9 @@ __all__ = ["Identities", "Identity", "Listed", "Memory"]
 
 KEPT = 7 * 60.0  # seconds, longer than a payment is valid
 MOST = 256
+# Of requests that were answered, for those that say that they repeat one.
+KEPT_ANSWERED = 2 * 60.0
+MOST_ANSWERED = 32
 MOST_BYTES = 16 << 20  # of bodies that errors hold, which are needed to resume
 
 # Method, URL without fragment, and digest of the body.
@@ -31,8 +34,10 @@ Identities = frozenset[Identity]
 class Memory:
     """Remembers keys. Safe to use from several threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, kept: float = KEPT, most: int = MOST) -> None:
         self._clock = clock
+        self._kept = kept
+        self._most = most
         self._lock = threading.Lock()
         self._keys: OrderedDict[str, tuple[Identities, float]] = OrderedDict()
 
@@ -50,10 +55,10 @@ class Memory:
         """Remember a key from now on, or until the end it had."""
         with self._lock:
             self._keys.pop(key, None)
-            self._keys[key] = which, self._clock() + KEPT if until is None else until
+            self._keys[key] = which, self._clock() + self._kept if until is None else until
             self._keys = OrderedDict(sorted(self._keys.items(), key=lambda entry: entry[1][1]))
             self._forget()
-            while len(self._keys) > MOST:
+            while len(self._keys) > self._most:
                 self._keys.popitem(last=False)
 
     def drop(self, key: str) -> float | None:
@@ -61,6 +66,13 @@ class Memory:
         with self._lock:
             _, until = self._keys.pop(key, (None, None))
             return until
+
+    def forget(self, method: str, url: str) -> None:
+        """Forget the requests to a URL, whatever their body."""
+        with self._lock:
+            self._keys = OrderedDict(
+                (key, entry) for key, entry in self._keys.items() if all(one[:2] != (method, url) for one in entry[0])
+            )
 
     def _forget(self) -> None:
         now = self._clock()

@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _calls as calls
 from . import _flow as flow
+from ._asked import said
 from ._budget import Budget
 from ._coroutines import ran
-from ._memory import Listed, Memory
+from ._jobs import Jobs
+from ._memory import KEPT_ANSWERED, MOST_ANSWERED, Listed, Memory
 from ._options import check_base_url
 from ._receipts import CLOSE_WITHIN, MOST, Receipts
 from ._spans import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from ._callers import Caller
     from ._errors import UnclearError
@@ -56,6 +58,8 @@ class _Base:
     def __init__(self, options: Options, caller: Caller) -> None:
         self.options = options
         self.memory = Memory()
+        self.answered = Memory(kept=KEPT_ANSWERED, most=MOST_ANSWERED)
+        self.jobs = Jobs()
         self.budget = Budget(options.total)
         self._caller = caller
         self._base_url = check_base_url(options.base_url)
@@ -65,6 +69,19 @@ class _Base:
     def unclear(self) -> tuple[UnclearError, ...]:
         """The payments that were left unclear and were not resumed or repeated since, the newest last."""
         return self._listed.all()
+
+    @contextmanager
+    def first(self, method: str, url: str, headers: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
+        """Send a request for the first time, and take its status.
+
+        A repeat that comes after a first try without a payment is no repeat of an earlier purchase.
+        """
+        statuses: list[int] = []
+        try:
+            yield statuses.append
+        finally:
+            if statuses != [402] and not said(method, url, headers).repeats:
+                self.answered.forget(method, url)
 
     async def perform(self, purchase: flow.Purchase, steps: flow.Steps[flow.Reply], wire: Wire) -> flow.Reply:
         """Do the steps of a purchase to its end."""

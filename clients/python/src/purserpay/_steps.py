@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from ._amounts import usdc
+from ._asked import Said
 from ._context import Terms, given_terms
 from ._slim import not_cached
 
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from . import _calls as calls
-    from ._memory import Identity
-    from ._options import BeforePayment
+    from ._budget import Budget
+    from ._jobs import Jobs
+    from ._memory import Identity, Memory
+    from ._options import BeforePayment, Options
 
 __all__ = [
     "Ask",
+    "Client",
     "Discard",
     "Hold",
     "PaymentInfo",
@@ -38,6 +42,16 @@ __all__ = [
 T = TypeVar("T")
 
 
+class Client(Protocol):
+    """What outlives a request, as far as purchases are concerned."""
+
+    options: Options
+    memory: Memory
+    answered: Memory
+    jobs: Jobs
+    budget: Budget
+
+
 @dataclass(frozen=True)
 class Request:
     """A logical request, as far as paying is concerned.
@@ -51,6 +65,7 @@ class Request:
     size: int = 0
     idempotency_key: str | None = None
     asked: Identity | None = None  # the request that was redirected here, if any
+    said: Said = field(default_factory=Said)
     terms: Terms = field(default_factory=given_terms)
 
     @property

@@ -40,6 +40,8 @@ RECEIPT_HEADERS = ("payment-response", "x-payment-response")
 MAX_HEADER = 128 << 10  # bytes as sent
 MAX_DECODED = 64 << 10
 MAX_BODY = 64 << 10
+MAX_COPIES = 16
+MAX_WORDS = 300  # characters
 
 # What purser can choose: network as either protocol version names it, and its USDC.
 _ASSETS = {
@@ -67,6 +69,18 @@ class Offer:
     amount: str
     asset: str
     pay_to: str
+    version: int = 2
+
+    @property
+    def shown_amount(self) -> str:
+        """An amount that is not canonical, for people: its field and its value."""
+        value = self.amount if self.amount.startswith("not a string") else json.dumps(self.amount)[:40]
+        return f"{amount_field(self.version)} {value}, which is no whole number"
+
+
+def amount_field(version: int) -> str:
+    """Name the field of an offer's amount."""
+    return "amount" if version == 2 else "maxAmountRequired"
 
 
 @dataclass(frozen=True)
@@ -115,27 +129,57 @@ def challenge_in_headers(headers: Mapping[str, str], extra: Sequence[str]) -> Ch
 
     Raises ``ValueError`` for a PAYMENT-REQUIRED that cannot be read; the extra ones may hold anything.
     """
-    value = headers.get(REQUIRED_HEADER, "").strip()
+    value = _only(headers.get(REQUIRED_HEADER, ""))
     if value:
         return _in_header(value)
     for name in extra:
-        value = headers.get(name.lower(), "").strip()
-        if value:
-            try:
+        try:
+            value = _only(headers.get(name.lower(), ""))
+            if value:
                 return _in_header(value)
-            except ValueError:
-                continue
+        except ValueError:
+            continue
     return None
 
 
-def _in_header(value: str) -> Challenge:
+def _only(header: str) -> str:
+    """Return the one value of a header: frameworks put it in quotes, and machines on the way join copies by commas."""
+    value = header.strip()
     if len(value) > MAX_HEADER:
         raise ValueError("the header is too large")
+    for copies in range(MAX_COPIES, 1, -1):
+        for comma in (",", ", "):
+            first = value[: max(0, (len(value) + len(comma)) // copies - len(comma))]
+            if value and comma.join([first] * copies) == value:
+                value = first
+    if value.startswith('"'):
+        inner = json.loads(value)
+        return inner.strip() if isinstance(inner, str) else value
+    quoted = re.fullmatch(r"([':])(.*)\1", value)
+    return quoted[2].strip() if quoted else value
+
+
+def _unwrapped(top: dict[str, Any]) -> dict[str, Any]:
+    """Return the terms that one object of a framework is around, or the object itself."""
+    if "accepts" in top or top.get("x402Version") is not None:
+        return top
+    inside = [top.get(name) for name in ("detail", "error", "data", "paymentRequired")]
+    found: list[dict[str, Any]] = [inner for inner in inside if isinstance(inner, dict) and _is_terms(inner)]
+    if any(inner != found[0] for inner in found):  # a guess could pay for something else
+        raise ValueError("it has several that differ")
+    return found[0] if found else top
+
+
+def _is_terms(value: dict[str, Any]) -> bool:
+    return value.get("x402Version") is not None and isinstance(value.get("accepts"), list)
+
+
+def _in_header(value: str) -> Challenge:
     plain = value.startswith("{")
     text = value.encode("latin-1") if plain else decode_base64(value)
     if len(text) > MAX_DECODED:
         raise ValueError("the challenge is too large")
-    data = decode_object(text)
+    data = _unwrapped(decode_object(text))
     given = {name for name, value in data.items() if value is not None}
     if "accepts" not in data and "network" in given and given.intersection(_REQUIREMENT):
         data = {"accepts": [data]}
@@ -156,9 +200,12 @@ def challenge_in_body(body: bytes) -> Challenge | None:
         data = decode_object(body)
     except ValueError:
         return None
-    if data.get("x402Version") is None:
+    terms = _unwrapped(data)
+    if terms.get("x402Version") is None:
+        if "x402Version" not in data and re.search(r'"x402Version\\*" *:', json.dumps(data)):
+            raise ValueError("its terms are somewhere inside of its body")
         return None
-    return _challenge(data, base64.b64encode(body).decode("ascii"))
+    return _challenge(terms, base64.b64encode(body).decode("ascii"))
 
 
 def _challenge(data: dict[str, Any], header: str) -> Challenge:
@@ -190,7 +237,7 @@ def _offer(entry: Any, version: int) -> Offer | None:
     network, asset = entry.get("network"), entry.get("asset")
     if not isinstance(network, str) or not isinstance(asset, str) or _ASSETS.get(network) != asset.lower():
         return None
-    amount = entry.get("amount" if version == 2 else "maxAmountRequired")
+    amount = entry.get(amount_field(version))
     return Offer(
         network=network,
         scheme=_word(entry.get("scheme")),
@@ -198,6 +245,7 @@ def _offer(entry: Any, version: int) -> Offer | None:
         amount=amount if isinstance(amount, str) else f"not a string: {amount!r:.40}",
         asset=asset,
         pay_to=_word(entry.get("payTo")),
+        version=version,
     )
 
 
@@ -228,17 +276,44 @@ def receipt_in(headers: Mapping[str, str]) -> str | None:
 
 
 def reason_in(headers: Mapping[str, str], body: bytes) -> str | None:
-    """Find why a seller refused a payment: its receipt's word, else that of its new challenge."""
+    """Find why a seller refused a payment: its receipt's word, else that of its new challenge, else what it says."""
     receipt = receipt_in(headers)
     if receipt is not None:
         try:
-            reason = decode_object(decode_base64(receipt)).get("errorReason")
+            reason = decode_object(decode_base64(_only(receipt))).get("errorReason")
         except ValueError:
             reason = None
         if isinstance(reason, str) and reason:
             return reason
     try:
         challenge = challenge_in_headers(headers, ()) or challenge_in_body(body)
-    except ValueError:
+        if challenge is not None:
+            return challenge.error
+        text = body.decode("utf-8")
+        plain = headers.get("content-type", "").startswith("text/plain") and not text.lstrip().startswith("{")
+        return _words(text if plain else json.loads(text)) or None
+    except (ValueError, RecursionError):
         return None
-    return challenge.error if challenge else None
+
+
+# The members that name a reason, that tell of it, and that other objects with words stand in.
+_REASONS = re.compile("errorReason|invalidReason|error|reason|title|code|errorCode|error_code")
+_MESSAGES = re.compile("errorMessage|invalidMessage|message|msg|details?|description|error_description")
+_AROUND = re.compile("errors?|details?|data|message|paymentResponse|settleResponse")
+
+
+def _words(value: Any, depth: int = 0) -> str:
+    """Find what a JSON value says, in one line."""
+    inner = value[0] if isinstance(value, list) and value else value
+    if isinstance(inner, str):
+        shown = "".join(one if one.isprintable() else " " for one in inner)
+        return re.sub(r"[\w+/=-]{100,}", "…", " ".join(shown.split()))[:MAX_WORDS]  # some sellers repeat the payment
+    if not isinstance(inner, dict) or depth > 3:
+        return ""
+
+    def first(names: re.Pattern[str], kind: type[Any] | tuple[type[Any], ...]) -> str:
+        found = (_words(of, depth + 1) for name, of in inner.items() if names.fullmatch(name) and isinstance(of, kind))
+        return next(filter(None, found), "")
+
+    said = [first(_REASONS, str), first(_MESSAGES, str), first(_AROUND, (dict, list))]
+    return _words(": ".join(dict.fromkeys(filter(None, said))))

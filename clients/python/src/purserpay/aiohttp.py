@@ -20,6 +20,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from . import _bodies as bodies
 from . import _flow as flow
+from ._asked import said
 from ._calls import MAX_ANSWER, Answer, CallError
 from ._context import given_key
 from ._errors import ERROR_MARK, PurserError, in_place_of
@@ -67,7 +68,9 @@ class PurserMiddleware:
             return await handler(request)
         hops = self._hops.get(id(request._traces))  # noqa: SLF001
         repeatable = await self._prepare(request)
-        response = await handler(request)
+        with self._payer.first(request.method, str(request.url), request.headers) as came:
+            response = await handler(request)
+            came(response.status)
         if response.status in _LEADS and hops is None:
             described = await _described(request, repeatable=repeatable, asked=None)
             self._leave(request, _Hops(request._traces, described.identity))  # noqa: SLF001
@@ -186,14 +189,17 @@ class _Wire:
             """Send as ever, but wait for the headers as long as a payment may take."""
             nonlocal protocol, timeout
             protocol = connection.protocol
-            timeout, protocol.read_timeout = protocol.read_timeout, step.timeout
+            timeout = protocol.read_timeout
+            longer = max(step.timeout, timeout or 0)
+            protocol.read_timeout = longer
+            limit.deadline += longer - step.timeout
             return await own(connection)
 
         given = request.headers.copy()
         request.headers.update(step.headers(", ".join(given.getall("Cache-Control", []))))
         request.send = patient
         try:
-            with anyio.fail_after(step.timeout):
+            with anyio.fail_after(step.timeout) as limit:
                 response = await self._handler(request)
         except Exception as error:
             raise flow.SendError from error
@@ -246,7 +252,8 @@ async def _described(request: ClientRequest, *, repeatable: bool, asked: Identit
         body: Any = request.body
         data = (body or b"") if body is None or isinstance(body, bytes) else await body.as_bytes()
         digest, size = bodies.digest([data], request.headers), len(data)
-    return flow.Request(request.method, str(request.url), digest, size, key, asked)
+    url = str(request.url)
+    return flow.Request(request.method, url, digest, size, key, asked, said(request.method, url, request.headers))
 
 
 def _reply(response: ClientResponse) -> flow.Reply:

@@ -16,6 +16,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 
 from . import _bodies as bodies
 from . import _flow as flow
+from ._asked import said
 from ._callers import RequestsCaller
 from ._context import given_key
 from ._coroutines import ran
@@ -77,7 +78,9 @@ class PurserAdapter(BaseAdapter):
             return self._adapter.send(request, **how)
         before = _paid_before(request)
         body, sent = self._body(request)
-        response = self._adapter.send(sent, **how)
+        with self._payer.first(request.method or "", request.url or "", request.headers) as came:
+            response = self._adapter.send(sent, **how)
+            came(response.status_code)
         response.request = request
         # What sends again by itself, as digest authentication does, is to pay as well.
         response.connection = self  # type: ignore[assignment]
@@ -195,7 +198,8 @@ class _Wire:
         if isinstance(self._body, bodies.File):
             self._body.rewind()
         # urllib3 sends with the first of them.
-        timeout = (step.timeout if self._connect is None else self._connect, step.timeout)
+        patience = max(step.timeout, self._read) if isinstance(self._read, (int, float)) else step.timeout
+        timeout = (step.timeout if self._connect is None else self._connect, patience)
         try:
             response = self._adapter.send(request, **{**self._how, "timeout": timeout})
         except Exception as error:
@@ -225,7 +229,9 @@ class _Wire:
 def _described(request: requests.PreparedRequest, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(_text(request.headers.get("idempotency-key"))) or given_key()
     digest = None if body is None else bodies.digest(body, request.headers)
-    return flow.Request(request.method or "", request.url or "", digest, bodies.size(body), key, _asked(request))
+    method, url = request.method or "", request.url or ""
+    spoken = said(method, url, request.headers)
+    return flow.Request(method, url, digest, bodies.size(body), key, _asked(request), spoken)
 
 
 def _text(header: str | bytes | None) -> str | None:

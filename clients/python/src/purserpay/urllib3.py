@@ -15,6 +15,7 @@ import urllib3
 
 from . import _bodies as bodies
 from . import _flow as flow
+from ._asked import said
 from ._callers import Urllib3Caller
 from ._context import given_key
 from ._coroutines import ran
@@ -119,7 +120,9 @@ class _Pool:
         hops = _hops.get() or _Hops()
         again, body = self._body(body, hops)
         wire = _Wire(pool, self._url(url), method, url, body, headers, again, more)
-        response = wire.open(headers)
+        with self._payer.first(method, wire.address, headers) as came:
+            response = wire.open(headers)
+            came(response.status)
         if response.status == 402:
             response = self._buy(wire, response, hops)
         elif response.get_redirect_location() and hops.asked is None:
@@ -197,7 +200,7 @@ class _Wire:
         more: dict[str, Any],
     ) -> None:
         self._pool = pool
-        self._address = address
+        self.address = address
         self._method = method
         self._url = url
         self._body = body
@@ -214,7 +217,8 @@ class _Wire:
         """Describe the request for a flow."""
         key = flow.usable_key(self.headers.get("idempotency-key")) or given_key()
         digest = None if self._again is None else bodies.digest(self._again, self.headers)
-        return flow.Request(self._method, self._address, digest, bodies.size(self._again), key, asked)
+        spoken = said(self._method, self.address, self.headers)
+        return flow.Request(self._method, self.address, digest, bodies.size(self._again), key, asked, spoken)
 
     async def send(self, step: flow.Send) -> flow.Reply:
         headers = self.headers.copy()
@@ -227,7 +231,8 @@ class _Wire:
         own = pool._get_timeout(self._more.get("timeout", pool.timeout))  # noqa: SLF001
         connect, read = own.connect_timeout, own.read_timeout
         connect = connect if isinstance(connect, (int, float)) else step.timeout
-        timeout = urllib3.Timeout(connect=connect, read=step.timeout)
+        patience = max(step.timeout, read) if isinstance(read, (int, float)) else step.timeout
+        timeout = urllib3.Timeout(connect=connect, read=patience)
         try:
             response = self.open(headers, timeout=timeout)
         except Exception as error:
