@@ -28,6 +28,12 @@ type lastEvent struct {
 	data []byte // of the event, at most maxLine bytes
 	ends bool
 	over bool // nothing can come behind it
+
+	coded    bool   // each line begins with a code and a colon
+	started  bool   // the first line has come
+	returned bool   // the last line has ended with a carriage return
+	choices  uint64 // that have begun, by index
+	finished uint64 // of them
 }
 
 // lastEventOf returns what follows an answer; nil: the answer is no stream with an end of its own, or it cannot be read.
@@ -41,6 +47,8 @@ func lastEventOf(resp *http.Response) *lastEvent {
 		return new(lastEvent)
 	case resp.ContentLength >= 0: // doors keep pieces of such an answer back
 		return nil
+	case resp.Header.Get("X-Vercel-Ai-Data-Stream") == "v1":
+		return &lastEvent{lines: true, coded: true}
 	case slices.Contains(lineFormats, strings.TrimPrefix(name, "x-")):
 		return &lastEvent{lines: true}
 	case strings.HasPrefix(kind, "multipart/") && parameters["boundary"] != "":
@@ -58,7 +66,12 @@ func (e *lastEvent) sees(piece []byte) bool {
 		return e.seesPart(piece)
 	}
 	for len(piece) > 0 && !e.over {
-		end := bytes.IndexByte(piece, '\n')
+		returned := e.returned
+		if e.returned = false; returned && piece[0] == '\n' {
+			piece = piece[1:]
+			continue
+		}
+		end := e.lineEnd(piece)
 		whole := end >= 0
 		if !whole {
 			end = len(piece)
@@ -67,8 +80,11 @@ func (e *lastEvent) sees(piece []byte) bool {
 		if !whole {
 			break
 		}
-		e.take(bytes.TrimSuffix(e.line, []byte("\r")))
-		e.line, piece = e.line[:0], piece[end+1:]
+		if !e.started {
+			e.started, e.line = true, bytes.TrimPrefix(e.line, []byte("\ufeff"))
+		}
+		e.take(e.line)
+		e.line, e.returned, piece = e.line[:0], piece[end] == '\r', piece[end+1:]
 	}
 	return e.over || e.open() || e.ends && !e.begun()
 }
@@ -79,20 +95,31 @@ func (e *lastEvent) begun() bool {
 	return e.next || len(line) > 0 && (e.lines || line[0] != ':')
 }
 
+// lineEnd returns where a line ends; -1: it goes on. Lines of server-sent events may end with a carriage return.
+func (e *lastEvent) lineEnd(piece []byte) int {
+	if e.lines {
+		return bytes.IndexByte(piece, '\n')
+	}
+	return bytes.IndexAny(piece, "\r\n")
+}
+
 // open reports whether a line whose end has not come yet is the stream's own end.
 func (e *lastEvent) open() bool {
 	if n := len(e.line); n == 0 || n > maxOpenLine || e.line[n-1] != '}' && e.line[n-1] != ']' {
 		return false
 	}
 	data := e.line
-	if !e.lines {
+	switch {
+	case e.coded:
+		return false
+	case !e.lines:
 		field, value := cutField(e.line)
 		if field != "data" || len(e.data) > 0 {
 			return false
 		}
 		data = value
 	}
-	word := wordOf(e.name, data)
+	word := e.wordOf(e.name, data)
 	return word == wordLast || word == wordOver
 }
 
@@ -107,8 +134,14 @@ func (e *lastEvent) seesPart(piece []byte) bool {
 // take takes a line.
 func (e *lastEvent) take(line []byte) {
 	if e.lines {
-		if line = bytes.Trim(line, " \t\x1e"); len(line) > 0 {
-			e.hear(wordOf("", line))
+		switch line = bytes.Trim(line, " \t\r\x1e"); {
+		case len(line) == 0:
+		case e.coded && bytes.HasPrefix(line, []byte("d:")):
+			e.hear(wordLast)
+		case e.coded:
+			e.hear(wordMore)
+		default:
+			e.hear(e.wordOf("", line))
 		}
 		return
 	}
@@ -118,7 +151,7 @@ func (e *lastEvent) take(line []byte) {
 			return
 		}
 		if bytes.IndexByte(e.data, '\n') >= 0 || len(e.data) == 0 && e.name != "" {
-			e.hear(wordOf(e.name, e.data))
+			e.hear(e.wordOf(e.name, e.data))
 		}
 		e.name, e.data, e.next = "", e.data[:0], false
 	case "event":
@@ -132,7 +165,7 @@ func (e *lastEvent) take(line []byte) {
 		e.data = append(e.data, value[:min(len(value), max(0, maxLine-len(e.data)))]...)
 		if first {
 			e.next = false
-			e.hear(wordOf(e.name, e.data))
+			e.hear(e.wordOf(e.name, e.data))
 		}
 	}
 }
@@ -171,15 +204,16 @@ const (
 // Names and types of events.
 var (
 	// lastNames names events that are the last ones, whatever their data.
-	lastNames = []string{"done", "end", "complete"}
+	lastNames = []string{"done", "end", "close", "complete", "completed", "finished"}
 	// lastTypes lists the types of last events: Anthropic's, those of OpenAI's Responses, images, speech and
-	// transcripts, Cohere's, Gemini's interactions, those of AI SDK's and AG-UI's streams, and Dify's.
+	// transcripts, Cohere's, Gemini's interactions, those of AI SDK's and AG-UI's streams, Dify's, and Gradio's.
 	lastTypes = []string{
 		"message_stop",
 		"response.completed", "response.failed", "response.incomplete", "response.cancelled",
 		"image_generation.completed", "image_edit.completed", "speech.audio.done", "transcript.text.done",
 		"message-end", "stream-end", "interaction.complete", "interaction.completed",
 		"finish", "RUN_FINISHED", "message_end", "workflow_finished", "done",
+		"process_completed",
 	}
 	// asideNames name events that say nothing of the stream.
 	asideNames = []string{"ping", "heartbeat", "keepalive", "keep-alive"}
@@ -190,15 +224,22 @@ type lastWords struct {
 	Type      string `json:"type"`
 	Event     string `json:"event"`
 	EventType string `json:"event_type"`
+	Message   string `json:"msg"` // Gradio
 
 	Done       bool    `json:"done"`           // Ollama
 	IsFinished bool    `json:"is_finished"`    // Cohere, version 1
 	Stop       bool    `json:"stop"`           // llama.cpp
 	Generated  *string `json:"generated_text"` // Text Generation Inference
 	Result     struct {
-		Final bool `json:"final"`
-	} `json:"result"` // A2A, in JSON-RPC
-	HasNext    *bool `json:"hasNext"` // GraphQL
+		Final   bool            `json:"final"`   // A2A
+		Content json.RawMessage `json:"content"` // MCP
+	} `json:"result"` // in JSON-RPC
+	Choices []struct {
+		Index        int    `json:"index"`
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"` // chat completions
+	Used       json.RawMessage `json:"usage"`
+	HasNext    *bool           `json:"hasNext"` // GraphQL
 	Candidates []struct {
 		FinishReason string `json:"finishReason"`
 	} `json:"candidates"` // Gemini
@@ -206,11 +247,13 @@ type lastWords struct {
 }
 
 // wordOf reads an event by its name, which may be empty, and its data.
-func wordOf(name string, data []byte) eventWord {
+func (e *lastEvent) wordOf(name string, data []byte) eventWord {
 	data = bytes.TrimSpace(data)
 	switch {
-	case string(data) == "[DONE]":
+	case string(data) == "[DONE]", string(data) == `"[DONE]"`:
 		return wordOver
+	case string(data) == "DONE":
+		return wordLast
 	case slices.Contains(lastNames, name) || slices.Contains(lastTypes, name):
 		return wordLast
 	case slices.Contains(asideNames, name) || len(data) == 0:
@@ -223,14 +266,28 @@ func wordOf(name string, data []byte) eventWord {
 		says = lastWords{Type: typeOf(data)}
 	}
 	switch {
-	case slices.Contains(lastTypes, says.Type), slices.Contains(lastTypes, says.Event), slices.Contains(lastTypes, says.EventType),
-		says.Done, says.IsFinished, says.Stop, says.Result.Final, says.Generated != nil,
+	case slices.Contains(lastTypes, says.Type), slices.Contains(lastTypes, says.Event), slices.Contains(lastTypes, says.EventType), slices.Contains(lastTypes, says.Message),
+		says.Done, says.IsFinished, says.Stop, says.Result.Final, says.Result.Content != nil, says.Generated != nil, e.chosen(says),
 		says.HasNext != nil && !*says.HasNext, len(says.Candidates) > 0 && says.finished():
 		return wordLast
-	case slices.Contains(asideNames, says.Type), says.Usage != nil && len(says.Candidates) == 0:
+	case slices.Contains(asideNames, says.Type), says.Usage != nil && len(says.Candidates) == 0,
+		says.Used != nil && e.choices != 0 && len(says.Choices) == 0:
 		return wordNothing
 	}
 	return wordMore
+}
+
+// chosen notes the choices of a chat completion that an event tells of. It reports whether it has finished the last
+// one of those that have begun: providers leave [DONE] out, or the connection open behind it.
+func (e *lastEvent) chosen(says lastWords) bool {
+	for _, c := range says.Choices {
+		bit := uint64(1) << min(max(c.Index, 0), 63)
+		e.choices |= bit
+		if e.finished |= bit; c.FinishReason == "" || c.Index > 62 {
+			e.finished &^= bit
+		}
+	}
+	return len(says.Choices) > 0 && e.finished == e.choices
 }
 
 func (w lastWords) finished() bool {

@@ -31,6 +31,14 @@ func TestLastEvent(t *testing.T) {
 		"Ollama":          {lines, "{\"response\":\"a\",\"done\":false}\n", "{\"response\":\"\",\"done\":true,\"context\":[1,2]}\n"},
 		"no last newline": {lines, "{\"done\":false}\n", "{\"done\":true}"},
 		"json-seq":        {"application/json-seq", "\x1e{\"done\":false}\n", "\x1e{\"done\":true}\n"},
+		"finish_reason":   {sse, "data: {\"choices\":[{\"index\":0,\"finish_reason\":null}]}\n\n", "data: {\"choices\":[{\"index\":0,\"finish_reason\":\"stop\"}]}\n\n"},
+		"two choices":     {sse, "data: {\"choices\":[{\"index\":1}]}\n\ndata: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n", "data: {\"choices\":[{\"index\":1,\"finish_reason\":\"length\"}]}\n\n"},
+		"CR, byte order":  {sse, "\ufeffdata: x\r\r", "data: [DONE]\r\r"},
+		"first of all":    {sse, "\ufeff", "data: [DONE]\r\n\r\n"},
+		"in quotes":       {sse, "data: x\n\n", "data: \"[DONE]\"\n\n"},
+		"no brackets":     {sse, "data: D\n\n", "data: DONE\n\n"},
+		"Gradio":          {sse, "data: {\"msg\":\"process_generating\"}\n\n", "data: {\"msg\":\"process_completed\"}\n\n"},
+		"MCP":             {sse, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n", "data: {\"id\":1,\"result\":{\"content\":[]}}\n\n"},
 		"multipart":       {"multipart/mixed; boundary=\"-\"", "---\r\n\r\n{\"hasNext\":true}\r\n---\r\n\r\n{}\r\n", "-----"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +95,9 @@ func TestEventsBehindTheLastOne(t *testing.T) {
 		{"art\n", false},
 		{"\n", true}, // it has no data, so it is none
 		{"data: {\"type\":\"message_stop\"}\n\n", true},
+		{"data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n", true},
+		{"data: {\"choices\":[],\"usage\":{}}\n\n", true},
+		{"data: {\"choices\":[{\"index\":0}]}\n\n", false},
 		{"event: message_start\ndata: {\"type\":\"message_start\"}\n\n", false},
 		{"data: [DONE]\n\n", true},
 		{"data: {\"receipt\":1}\n\n", true},
@@ -104,5 +115,24 @@ func TestEventsBehindTheLastOne(t *testing.T) {
 		if change(r); lastEventOf(r) != nil {
 			t.Errorf("%s is followed", name)
 		}
+	}
+}
+
+// AI SDK's data stream is text with a code before each value.
+func TestLastEventOfDataStream(t *testing.T) {
+	t.Parallel()
+	resp := streamed("text/plain; charset=utf-8")
+	if lastEventOf(resp) != nil {
+		t.Error("plain text is followed")
+	}
+	resp.Header.Set("X-Vercel-Ai-Data-Stream", "v1")
+	e := lastEventOf(resp)
+	for text, ends := range map[string]bool{"0:\"d:\"\n": false, "e:{\"finishReason\":\"stop\"}\n": false} {
+		if e.sees([]byte(text)) != ends {
+			t.Errorf("%q: ends %v", text, !ends)
+		}
+	}
+	if !e.sees([]byte("d:{\"finishReason\":\"stop\"}\n")) {
+		t.Error("no end")
 	}
 }

@@ -71,8 +71,14 @@ func (t *tail) read(piece []byte) bool {
 	if t == nil || len(piece) == 0 {
 		return false
 	}
+	over := t.events.over
 	ends := t.events.sees(piece)
 	t.mu.Lock()
+	if !over && t.events.over && t.at == tailWritten && !t.call.closes { // an end that might have been taken back was written
+		t.mu.Unlock()
+		t.call.deliver()
+		return false
+	}
 	defer t.mu.Unlock()
 	switch {
 	case t.at == tailClosed || t.gone:
