@@ -26,11 +26,29 @@ const sameDelimiter = "--\x00boundary\x00"
 // newBodySum makes the hash of a body with this header.
 func newBodySum(h http.Header) *bodySum {
 	s := &bodySum{plain: sha256.New()}
-	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if b := parameters["boundary"]; err == nil && b != "" && strings.HasPrefix(kind, "multipart/") && h.Get("Content-Encoding") == "" {
+	if b := boundaryOf(h.Get("Content-Type")); b != "" && h.Get("Content-Encoding") == "" {
 		s.parts, s.delimiter = sha256.New(), []byte("--"+b)
 	}
 	return s
+}
+
+// boundaryOf returns the boundary that a multipart body has; "": it is none. Libraries leave the quotes out where the
+// boundary needs them, as in ----=_Part_1, and separate it by a comma.
+func boundaryOf(contentType string) string {
+	if kind, parameters, err := mime.ParseMediaType(contentType); err == nil && parameters["boundary"] != "" {
+		if !strings.HasPrefix(kind, "multipart/") {
+			return ""
+		}
+		return parameters["boundary"]
+	}
+	const name = "boundary="
+	text := strings.ToLower(contentType)
+	at := strings.Index(text, name)
+	if at < 0 || len(text) != len(contentType) || !strings.HasPrefix(strings.TrimSpace(text), "multipart/") {
+		return ""
+	}
+	value, _, _ := strings.Cut(contentType[at+len(name):], ";")
+	return strings.Trim(value, " \t\"")
 }
 
 // Write implements io.Writer. It never fails.

@@ -31,6 +31,19 @@ func TestBodySum(t *testing.T) {
 			}
 		}
 	}
+	for _, kind := range []string{"multipart/form-data, charset=utf-8", " Multipart/Form-Data; charset=\"a"} {
+		for _, boundary := range []string{"----=_Part_1_2.3", "a/b:c", "BB"} {
+			if sum(kind, boundary, body, 3) != want {
+				t.Errorf("%s, %s: another boundary is another body", kind, boundary)
+			}
+		}
+	}
+	if sum("multipart/form-data", "----=_Part_1", body, 99) != want {
+		t.Error("a boundary without its quotes is another body")
+	}
+	if sum("text/plain", "----=_Part_1", body, 99) == sum("text/plain", "----=_Part_2", body, 99) {
+		t.Error("a text whose boundary cannot be read is parted")
+	}
 	if sum("text/plain", "BB", body, 99) == sum("text/plain", "CC", body, 99) {
 		t.Error("a text is parted")
 	}
