@@ -32,7 +32,15 @@ func TestUnaskedRequestsBuyNothing(t *testing.T) {
 			{"GET", "/x", []string{"X-Purpose", "preview"}},
 			{"GET", "/favicon.ico", []string{"Sec-Fetch-Dest", "image", "Sec-Fetch-Mode", "no-cors"}},
 			{"GET", "/apple-touch-icon-precomposed.png", []string{"Sec-Fetch-Dest", "image"}},
+			{"GET", "/favicon.ico", []string{"User-Agent", "Mozilla/5.0", "Accept", "image/avif,image/*,*/*;q=0.8"}},
 			{"POST", "/reports", []string{"Sec-Fetch-Dest", "report"}},
+			{"POST", "/reports", []string{"Content-Type", "application/reports+json"}},
+			{"POST", "/reports", []string{"Content-Type", "application/csp-report; charset=utf-8"}},
+			{"POST", "/ping", []string{"Content-Type", "text/ping", "Ping-To", "https://a.example/"}},
+			{"GET", "/x", []string{"X-Sec-Purpose", "prefetch"}},
+			{"GET", "/x", []string{"Next-Router-Prefetch", "1"}},
+			{"GET", "/x", []string{"HX-Preloaded", "true"}},
+			{"GET", "/.well-known/appspecific/com.chrome.devtools.json", nil},
 		}
 		for _, q := range unpaid {
 			got := w.do(c, proxytest.Request(t, q.method, w.shop(q.path), nil, q.header...))
@@ -50,6 +58,8 @@ func TestUnaskedRequestsBuyNothing(t *testing.T) {
 			{"OPTIONS", "/y", []string{"Origin", "https://a.example"}},
 			{"GET", "/x", []string{"Origin", "https://a.example", "Access-Control-Request-Method", "GET"}},
 			{"GET", "/favicon.ico", nil},
+			{"GET", "/favicon.ico", []string{"User-Agent", "Mozilla/5.0", "Accept", "*/*"}},
+			{"GET", "/manifest.json", []string{"Sec-Fetch-Dest", "manifest"}},
 			{"GET", "/picture.png", []string{"Sec-Fetch-Dest", "image", "Sec-Fetch-Mode", "no-cors"}},
 			{"GET", "/purpose", []string{"Purpose", "to buy"}},
 		}
