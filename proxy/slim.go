@@ -53,7 +53,7 @@ func (t *Transport) headerTooLarge(resp *http.Response) bool {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 	}
-	return has("header", "cookie") && has("too large", "too long", "too big", "exceed")
+	return has("header", "cookie") && has("too large", "too long", "too big", "longer than", "exceed", "limit")
 }
 
 // page returns the beginning of an error page, and leaves the answer as it was. A body that does not end
