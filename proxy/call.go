@@ -305,10 +305,18 @@ func (c *Call) Payment() *pay.Payment {
 // maxIdempotencyKey bounds an Idempotency-Key, in characters (docs/design.md §3).
 const maxIdempotencyKey = 255
 
-// IdempotencyKey returns the value of the request's Idempotency-Key header, "" if it has none. For a
-// malformed value [Transport] does not pay, because the client counts on not paying twice.
+// keyHeaders name the headers in which libraries send the key of a logical request. The first one that is there counts.
+var keyHeaders = []string{"Idempotency-Key", "X-Idempotency-Key", "Repeatability-Request-Id"}
+
+// IdempotencyKey returns the value of the request's Idempotency-Key header, or of one that means the same, "" if it
+// has none. For a malformed value [Transport] does not pay, because the client counts on not paying twice.
 func IdempotencyKey(h http.Header) string {
-	values := h.Values("Idempotency-Key")
+	var values []string
+	for _, name := range keyHeaders {
+		if values = h.Values(name); len(values) > 0 {
+			break
+		}
+	}
 	if len(values) == 1 && values[0] != "" {
 		return values[0]
 	}

@@ -6,22 +6,27 @@ import (
 	"strings"
 )
 
-// retryCounts lists the headers in which libraries count the repeats of a request, from 0: the SDKs that Stainless
-// makes, such as OpenAI's and Anthropic's, those of Kiota, and others.
-var retryCounts = []string{"X-Stainless-Retry-Count", "Retry-Attempt", "X-Retry-Count", "Retry-Count"}
+// Ends of the names of headers in which libraries count. Their names differ in what comes before.
+var (
+	// retryCounts count the repeats of a request, from 0: in the SDKs that Stainless makes, such as OpenAI's and
+	// Anthropic's, those of Kiota, fetch-retry, gRPC, and others.
+	retryCounts = []string{"Retry-Count", "Retry-Attempt", "Retry-Number", "Retry-Num", "Previous-Rpc-Attempts"}
+	// attemptCounts count the tries, from 1: Envoy's, Armeria's, and others.
+	attemptCounts = []string{"Attempt-Count", "Attempt-Number", "Request-Attempt", "Total-Attempts"}
+)
 
-// attempts lists headers in which the tries of a request are counted from 1, and what stands before the number:
-// those of AWS, of Google's libraries, and of Envoy.
+// attempts lists headers in which the tries are counted from 1 among other things, and what stands before the
+// number: those of AWS, of Volcengine, and of Google's libraries.
 var attempts = []struct{ header, before string }{
 	{"Amz-Sdk-Request", "attempt="},
+	{"X-Sdk-Request", "attempt="},
 	{"X-Goog-Api-Client", "gccl-attempt-count/"},
-	{"X-Envoy-Attempt-Count", ""},
 }
 
 // saysRetried reports whether the header of a request says that it is no first try.
 func saysRetried(h http.Header) bool {
-	for _, name := range retryCounts {
-		if counts(h.Get(name)) > 0 {
+	for name, values := range h {
+		if len(values) > 0 && counted(name, values[0]) {
 			return true
 		}
 	}
@@ -30,6 +35,34 @@ func saysRetried(h http.Header) bool {
 			if number, is := strings.CutPrefix(value, a.before); is && counts(number) > 1 {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// counted reports whether a header counts tries, and this is not the first one. A count of so many, such as 2/50,
+// begins with 1.
+func counted(name, value string) bool {
+	if !strings.Contains(name, "Attempt") && !strings.Contains(name, "Retry") {
+		return false
+	}
+	number, _, of := strings.Cut(value, "/")
+	switch {
+	case endsIn(name, attemptCounts):
+		return counts(number) > 1
+	case !endsIn(name, retryCounts):
+		return false
+	case of:
+		return counts(number) > 1
+	}
+	return counts(number) > 0
+}
+
+// endsIn reports whether one of the ends is the whole name, or what follows a hyphen in it.
+func endsIn(name string, ends []string) bool {
+	for _, end := range ends {
+		if before, is := strings.CutSuffix(name, end); is && (before == "" || strings.HasSuffix(before, "-")) {
+			return true
 		}
 	}
 	return false

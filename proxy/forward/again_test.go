@@ -48,6 +48,25 @@ func TestDeliveredBefore(t *testing.T) {
 	s.Expect(5, 4, 1)
 }
 
+// Libraries send the key of a logical request under other names as well. Idempotency-Key comes first.
+func TestOtherNamesOfIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"X-Idempotency-Key", "Repeatability-Request-ID"} {
+		w, s := newWorld(t), proxytest.NewSeller(t)
+		s.Reuse = func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "kept") }
+		first := w.get(s.URL+"/x", name, "order-1").Paid(t)
+		if a := w.get(s.URL+"/x", name, "order-1"); a.Paid(t) != first || a.Text != "kept" {
+			t.Errorf("%s: the repeat is another purchase", name)
+		}
+		for _, more := range [][]string{{name, "order-2"}, {name, "order-1", "Idempotency-Key", "order-3"}} {
+			if w.get(s.URL+"/x", more...).Paid(t) == first {
+				t.Errorf("%v: the same purchase", more)
+			}
+		}
+		w.get(s.URL+"/x", name, "order 4").Declined(t, proxy.DeclinedKeyInvalid, true)
+	}
+}
+
 // A client whose answer was lost gets its payment again, unless it says that it wants another one.
 func TestPurserAgain(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,14 @@ func TestRepeatsThatSayTheyAreRepeats(t *testing.T) {
 		"Amz-Sdk-Request":         {"attempt=1; max=3", "ttl=20261128T150000Z; attempt=2; max=3", "attempt=3; max=3"},
 		"X-Goog-Api-Client":       {"gl-go/1 gccl-attempt-count/1", "gl-go/1 gccl-attempt-count/2", "gccl-attempt-count/3 gl-go/1"},
 		"Retry-Attempt":           {"", "1", "2"},
+		"X-Retry-Attempt":         {"0", "1", "2"},
+		"X-Klaviyo-Retry-Attempt": {"1/50", "2/50", "3/50"},
+		"X-Sdk-Request":           {"attempt=1; max=3", "attempt=2; max=3", "attempt=3; max=3"},
+		"Total-Attempts":          {"", "2", "3"},
+		"X-Request-Attempt":       {"1", "2", "3"},
+		"X-Envoy-Attempt-Count":   {"1", "2", "3"},
+
+		"Grpc-Previous-Rpc-Attempts": {"", "1", "2"},
 	} {
 		for _, again := range []string{"", "new"} {
 			t.Run(header+again, func(t *testing.T) {
@@ -42,6 +50,18 @@ func TestRepeatsThatSayTheyAreRepeats(t *testing.T) {
 					t.Error("a first try is no purchase")
 				}
 			})
+		}
+	}
+}
+
+// Headers that only look like counts of tries are none.
+func TestLimitsOfRetriesAreNoCounts(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	first := w.get(s.URL + "/x").Paid(t)
+	for _, name := range []string{"X-Max-Retry-Attempts", "X-Retry-Limit", "X-Attempts", "Retry-After", "X-NoRetry-Count"} {
+		if next := w.get(s.URL+"/x", name, "3").Paid(t); next == first {
+			t.Errorf("%s makes a repeat", name)
 		}
 	}
 }
