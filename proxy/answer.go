@@ -113,6 +113,9 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	label(resp.Header, p)
 	if d.reason == "" && d.open {
 		told := fmt.Sprintf("The seller answered %d to the payment", d.status)
+		if d.later {
+			told += ", so more is to come; repeat the same request for it"
+		}
 		if word := pay.ReasonIn(p.SellerSaid); word != "" && d.said != "" {
 			told += " and said: " + pay.QuoteWords(word)
 		}

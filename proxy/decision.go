@@ -28,6 +28,7 @@ type decision struct {
 	refuses bool     // the 402 says something of the payload
 	said    string   // what the seller said against the payload, for people
 	unseen  string   // why the 402 may be no answer to the payload; see unseen
+	later   bool     // the answer is still to come, at the same URL; see comesLater
 
 	// These follow from the payment, once the answer is recorded.
 	reason string // one of the Declined words; empty: the client gets the seller's answer
@@ -75,7 +76,7 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendT
 			d.seller = sellerFailed
 		}
 	default:
-		d.seller = sellerDelivers
+		d.seller, d.later = sellerDelivers, comesLater(m.method, resp)
 	}
 	if has && err == nil && receipt.ErrorReason+receipt.ErrorMessage != "" {
 		d.said = "" // the receipt says it
@@ -154,7 +155,7 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 		// answer. Its next request is a purchase.
 		d.reason, d.open, d.result = afterSend(p), p.State != pay.Settled, ResultDeclined
 	default:
-		d.open, d.result = d.status >= http.StatusBadRequest, ResultPaid
+		d.open, d.result = d.later || d.status >= http.StatusBadRequest, ResultPaid
 	}
 }
 

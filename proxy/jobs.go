@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +22,7 @@ const (
 	// maxJobBody bounds what is kept of an answer to read from it where its job can be asked about.
 	maxJobBody = 64 << 10
 	// maxJobURLs bounds how many URLs count in it.
-	maxJobURLs = 4
+	maxJobURLs = 8
 	// maxJobLooks bounds how often an answer that comes in pieces is looked at: sellers choose where they end.
 	maxJobLooks = 64
 	// jsonSpace holds the characters that may stand behind a JSON value.
@@ -38,13 +40,32 @@ type job struct {
 // locationHeaders name where a job can be asked about.
 var locationHeaders = []string{"Location", "Content-Location", "Operation-Location", "Azure-Asyncoperation"}
 
+// linked returns the targets of Link headers (RFC 8288) that lead to the state of a job.
+func linked(h http.Header) (found []string) {
+	for part := range strings.SplitSeq(strings.Join(h.Values("Link"), ","), "<") {
+		target, parameters, _ := strings.Cut(part, ">")
+		for p := range strings.FieldsFuncSeq(strings.ToLower(parameters), func(r rune) bool { return r == ';' || r == ',' }) {
+			relations, is := strings.CutPrefix(strings.ReplaceAll(strings.TrimSpace(p), " =", "="), "rel=")
+			if is && slices.ContainsFunc(strings.Fields(strings.Trim(relations, `"`)), func(r string) bool { return r == "monitor" || r == "status" }) {
+				found = append(found, target)
+			}
+		}
+	}
+	return found[:min(len(found), maxJobURLs)]
+}
+
+// comesLater reports whether the answer to a paid GET says that the work goes on, and names no place of its own: its
+// client asks again where it did. That is no second purchase, unlike an order that is sent a second time.
+func comesLater(method string, resp *http.Response) bool {
+	return resp.StatusCode == http.StatusAccepted && method == http.MethodGet && len(linked(resp.Header)) == 0 &&
+		!slices.ContainsFunc(locationHeaders, func(name string) bool { return resp.Header.Get(name) != "" })
+}
+
 // begins looks for a job in the answer to a call's payment, and to a call that asks about one. A seller may settle when
 // the job is done, and ask each question for the payment. So the payment is the answer to those as well.
 func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p *pay.Payment) {
 	asks := call.job.paymentID != ""
-	switch method := methodOf(req); {
-	case !asks && (method == http.MethodGet || method == http.MethodHead) && resp.StatusCode != http.StatusAccepted:
-		return // what it got has a place of its own
+	switch {
 	case asks && isRedirect(resp), resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusCreated, resp.StatusCode == http.StatusAccepted:
 	default:
 		return
@@ -59,20 +80,49 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 			until = on
 		}
 	}
-	r.again(req, call, resp, p, until)
-	for _, name := range locationHeaders {
-		r.job(req, call, p, until, resp.Header.Get(name))
+	names := func(all []string) {
+		for _, where := range all {
+			r.job(req, call, p, until, where)
+		}
+	}
+	method := methodOf(req)
+	orders := asks || method != http.MethodGet && method != http.MethodHead || resp.StatusCode == http.StatusAccepted
+	if orders { // what another one got has a place of its own, unless it says that the work goes on
+		r.again(req, call, resp, p, until)
+		for _, name := range locationHeaders {
+			names(resp.Header.Values(name))
+		}
+		names(linked(resp.Header))
 	}
 	body, is := resp.Body.(*watched)
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if !is || err != nil || !strings.HasSuffix(kind, "json") || resp.ContentLength > maxJobBody {
 		return
 	}
+	body.piece = whole(resp, func(text []byte) {
+		body.piece = nil
+		found, goesOn := jobURLs(text)
+		goesOn = goesOn || resp.StatusCode == http.StatusAccepted
+		if id := jobID(text); len(found) == 0 && id != "" && goesOn && !asks && method == http.MethodPost {
+			found = []string{strings.TrimSuffix(call.clientURL(req).EscapedPath(), "/") + "/" + url.PathEscape(id)}
+		}
+		if orders || goesOn {
+			names(found)
+		}
+	})
+}
+
+// whole returns what takes the pieces of a body, and hands on the JSON object that they make, once. The client cannot
+// read the URL before all of the object has come.
+func whole(resp *http.Response, hear func([]byte)) func([]byte) {
 	var text []byte
-	coding, looks := resp.Header.Get("Content-Encoding"), 0
-	body.piece = func(piece []byte) { // the client cannot read the URL before all of the value has come
+	coding, looks, heard := resp.Header.Get("Content-Encoding"), 0, false
+	return func(piece []byte) {
+		if heard {
+			return
+		}
 		if text = append(text, piece...); len(text) > maxJobBody || looks == maxJobLooks {
-			body.piece, text = nil, nil
+			heard, text = true, nil
 			return
 		}
 		if ends := bytes.HasSuffix(bytes.TrimRight(text, jsonSpace), []byte("}")); coding == "" && !ends || len(piece) == 0 {
@@ -80,10 +130,8 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 		}
 		looks++
 		if end := bytes.TrimRight(decoded(text, coding), jsonSpace); bytes.HasSuffix(end, []byte("}")) && json.Valid(end) {
-			for _, where := range jobURLs(end) {
-				r.job(req, call, p, until, where)
-			}
-			body.piece, text = nil, nil
+			heard, text = true, nil
+			hear(end)
 		}
 	}
 }
@@ -122,35 +170,116 @@ func ordered(p *pay.Payment, place *url.URL) bool {
 	return err == nil && placeOf(at) == placeOf(place)
 }
 
-// jobURLs returns where a JSON answer says that its job can be asked about.
-func jobURLs(text []byte) (found []string) {
+// jobURLs returns where a JSON answer says that its job can be asked about, and whether it says that the job goes on.
+func jobURLs(text []byte) (found []string, goesOn bool) {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(text, &top) != nil {
-		return nil
+		return nil, false
 	}
-	for _, name := range []string{"", "data", "job", "task", "urls", "links"} {
+	for _, name := range []string{"", "data", "job", "task", "result", "urls", "links", "_links"} {
 		of := top
 		if name != "" {
 			of = nil
+			if name == "links" {
+				found = append(found, listed(top[name])...)
+			}
 			if json.Unmarshal(top[name], &of) != nil {
 				continue
 			}
 		}
-		for member, value := range of {
-			var where string
-			if jobMembers[strings.ToLower(strings.ReplaceAll(member, "_", ""))] && json.Unmarshal(value, &where) == nil {
-				found = append(found, where)
-			} else if (name == "urls" || name == "links") && (member == "get" || member == "status" || member == "self") && json.Unmarshal(value, &where) == nil {
-				found = append(found, where)
+		found = append(found, within(of, strings.HasSuffix(name, "links") || name == "urls")...)
+		if name == "data" { // JSON:API
+			var links map[string]json.RawMessage
+			if json.Unmarshal(of["links"], &links) == nil {
+				found = append(found, within(links, true)...)
+			}
+		}
+		for _, member := range []string{"status", "state"} {
+			goesOn = goesOn || slices.Contains(unfinished, strings.ToLower(textOf(of[member])))
+		}
+	}
+	return found[:min(len(found), maxJobURLs)], goesOn
+}
+
+// within returns the URLs of a job in the members of an object. With links, short names are theirs as well.
+func within(of map[string]json.RawMessage, links bool) (found []string) {
+	for _, member := range slices.Sorted(maps.Keys(of)) {
+		name := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(member))
+		if !jobMember(name) && (!links || !slices.Contains(jobLinks, name)) {
+			continue
+		}
+		where := textOf(of[member])
+		var link struct{ Href string }
+		if where == "" && json.Unmarshal(of[member], &link) == nil {
+			where = link.Href // HAL and JSON:API
+		}
+		if where != "" {
+			found = append(found, where)
+		}
+	}
+	return found
+}
+
+// listed returns the URLs of a job in a list of links.
+func listed(value json.RawMessage) (found []string) {
+	var links []struct{ Rel, Href string }
+	if json.Unmarshal(value, &links) != nil {
+		return nil
+	}
+	for _, link := range links {
+		if slices.Contains(jobLinks, strings.ToLower(link.Rel)) {
+			found = append(found, link.Href)
+		}
+	}
+	return found
+}
+
+// textOf returns a string of JSON, "" for anything else.
+func textOf(value json.RawMessage) (text string) {
+	_ = json.Unmarshal(value, &text)
+	return text
+}
+
+var (
+	// jobLinks names the links that lead to the state of a job, or to what it makes.
+	jobLinks = []string{"get", "status", "self", "poll", "result", "stream", "monitor"}
+	// jobStems and jobEnds make the names of members that have the URL of a job.
+	jobStems = []string{"poll", "polling", "status", "response", "result", "results", "job", "task", "wait", "stream", "progress", "statusqueryget"}
+	jobEnds  = []string{"url", "uri", "endpoint", "href", "link"}
+	// unfinished lists the states of jobs that go on.
+	unfinished = []string{
+		"queued", "pending", "processing", "starting", "running", "submitted", "accepted", "scheduled", "waiting",
+		"in_progress", "in-progress", "in progress", "inprogress", "in_queue", "validating", "not_started", "notstarted", "working",
+	}
+	// jobIDs name the members with the id of a job.
+	jobIDs = []string{"id", "job_id", "jobId", "task_id", "taskId", "request_id", "requestId", "run_id", "runId", "prediction_id", "generation_id"}
+)
+
+// jobMember reports whether a member has the URL of a job, by its name in lower case and without underscores.
+func jobMember(name string) bool {
+	return slices.ContainsFunc(jobEnds, func(end string) bool {
+		stem, is := strings.CutSuffix(name, end)
+		return is && slices.Contains(jobStems, stem)
+	})
+}
+
+// jobID returns the id of an order's job in a JSON answer, "" if it has none. Many APIs name no URL: the job is below
+// the place where it was ordered.
+func jobID(text []byte) string {
+	var top map[string]json.RawMessage
+	_ = json.Unmarshal(text, &top)
+	for _, of := range []json.RawMessage{text, top["data"], top["job"], top["task"], top["result"]} {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(of, &members) != nil {
+			continue
+		}
+		for _, name := range jobIDs {
+			if id := textOf(members[name]); id != "" && len(id) <= 128 {
+				return id
 			}
 		}
 	}
-	return found[:min(len(found), maxJobURLs)]
-}
-
-// jobMembers names the members that have the URL of a job, in lower case and without underscores.
-var jobMembers = map[string]bool{
-	"pollurl": true, "pollingurl": true, "statusurl": true, "responseurl": true, "resulturl": true, "joburl": true, "taskurl": true,
+	return ""
 }
 
 // job remembers where a job can be asked about. It must be at the site that was paid, and not where the job was ordered.

@@ -85,6 +85,11 @@ func (r *redirects) arrive(req *http.Request, call *Call) {
 		call.strayed = s.from
 	}
 	w := r.ways.Get(call.Key.ID, mark)
+	if !w.mark.Leads(call.arrived) && call.clientURL(req).RawQuery != "" {
+		if bare := r.ways.Get(call.Key.ID, bareMark(req, call)); bare.job {
+			w = bare
+		}
+	}
 	switch {
 	case !w.mark.Leads(call.arrived):
 	case w.job:
@@ -325,6 +330,13 @@ func (r *redirects) note(ctx context.Context, keyID string, marks map[string]pay
 // targetMark names the mark of the URL that a call's client has asked for.
 func targetMark(req *http.Request, call *Call) string {
 	return pay.RedirectTarget(call.Key.ID, placeOf(call.clientURL(req)))
+}
+
+// bareMark is targetMark without the URL's query: SDKs add one to the URL of a job.
+func bareMark(req *http.Request, call *Call) string {
+	bare := *call.clientURL(req)
+	bare.RawQuery = ""
+	return pay.RedirectTarget(call.Key.ID, placeOf(&bare))
 }
 
 // clientURL returns the URL that the client asked for.

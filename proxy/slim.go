@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ func (t *Transport) slimmer(m *memo, resp *http.Response, seen *sendTrace, err e
 		return false
 	}
 	if err != nil && (seen.written.Load() || !strings.Contains(err.Error(), "request header list larger than peer's advertised limit")) ||
-		err == nil && !t.headerTooLarge(resp) {
+		err == nil && !t.headerTooLarge(m, resp) {
 		return false
 	}
 	payload, ok := m.attempt.Slim()
@@ -34,9 +35,13 @@ func (t *Transport) slimmer(m *memo, resp *http.Response, seen *sendTrace, err e
 	return true
 }
 
+// longHeader is the length from which a payment header is too large for some servers.
+const longHeader = 4 << 10
+
 // headerTooLarge reports whether an answer says that the request's header is too large for the server that
-// gave it, and nothing of a payment.
-func (t *Transport) headerTooLarge(resp *http.Response) bool {
+// gave it, and nothing of a payment. Servers such as HAProxy say no more than 400 on a page of theirs: then that is
+// likely if the payment's header is long.
+func (t *Transport) headerTooLarge(m *memo, resp *http.Response) bool {
 	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, x402.HeaderResponse, x402.HeaderV1Response}) {
 		if resp.Header.Get(name) != "" {
 			return false
@@ -52,6 +57,11 @@ func (t *Transport) headerTooLarge(resp *http.Response) bool {
 	text := strings.ToLower(resp.Status) + " " + string(bytes.ToLower(t.page(resp)))
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if long := len(m.attempt.Payload().Header()) > longHeader; long && has("invalid http request") ||
+		long && kind == "text/html" && (resp.StatusCode == http.StatusBadRequest || m.body.size == 0) {
+		return true
 	}
 	return has("header", "cookie") && has("too large", "too long", "too big", "longer than", "exceed", "limit")
 }

@@ -63,6 +63,15 @@ func TestJobsArePaidOnce(t *testing.T) {
 		"relative Location":  tell(201, `{}`, "Location", "jobs/1"),
 		"Operation-Location": tell(202, ``, "Operation-Location", "BASE/jobs/1?api-version=1"),
 		"Content-Location":   tell(202, `[]`, "Content-Location", "/jobs/1"),
+		"Link":               tell(202, ``, "Link", `</doc>; rel=help, </jobs/1>; title="a"; rel="monitor self"`),
+		"an id":              tell(200, `{"id":"1","object":"video","status":"queued"}`),
+		"an id of a 202":     tell(202, `{"data":{"task_id":"1"}}`),
+		"an endpoint":        tell(202, `{"result":{"status_endpoint":"/jobs/1"}}`),
+		"Durable Functions":  tell(202, `{"id":"2","statusQueryGetUri":"BASE/jobs/1"}`),
+		"HAL":                tell(202, `{"_links":{"self":{"href":"/jobs/1"}}}`),
+		"JSON:API":           tell(202, `{"data":{"links":{"self":"/jobs/1"}}}`),
+		"links in a list":    tell(201, `{"links":[{"rel":"help","href":"/doc"},{"rel":"status","href":"/jobs/1"}]}`),
+		"a stream":           tell(201, `{"urls":{"get":"/jobs/2","stream":"/jobs/1"}}`),
 	} {
 		for nodes := 1; nodes <= 2; nodes++ {
 			t.Run(fmt.Sprintf("%s, nodes %d", name, nodes), func(t *testing.T) {
@@ -91,6 +100,70 @@ func TestJobsArePaidOnce(t *testing.T) {
 					t.Errorf("%d payments of one job", n)
 				}
 			})
+		}
+	}
+}
+
+// A GET that is answered with 202 is asked again where it was, and gets the same payment until its answer has come. An
+// order that is sent a second time is another one.
+func TestAcceptedIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	f, s := newFollower(t, 2), proxytest.NewSeller(t)
+	status := http.StatusAccepted
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { rw.WriteHeader(http.StatusAccepted) }
+	s.Reuse = func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) }
+	ask := func(method string, node int) (string, int) {
+		got := f.w.do(f.proxies[node], proxytest.Request(t, method, s.URL+"/report", nil))
+		return got.Header.Get(proxy.HeaderPayment), got.StatusCode
+	}
+	first, _ := ask("GET", 0)
+	for node := range 2 {
+		if id, got := ask("GET", node); id != first || got != http.StatusAccepted {
+			t.Errorf("node %d: %s %d", node, id, got)
+		}
+	}
+	status = http.StatusOK
+	if id, got := ask("GET", 1); id != first || got != http.StatusOK {
+		t.Errorf("the end: %s %d", id, got)
+	}
+	if id, _ := ask("GET", 0); id == first {
+		t.Error("the next report is not bought")
+	}
+	one, _ := ask("POST", 0)
+	if two, _ := ask("POST", 0); one == two {
+		t.Error("the second order is not bought")
+	}
+}
+
+// SDKs add a query to the URL of a job, such as logs=1. Without a job that is another URL.
+func TestJobWithQuery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+		rw.Header().Set("Operation-Location", "/jobs/1")
+		rw.WriteHeader(http.StatusAccepted)
+	})
+	order := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"))).Header.Get(proxy.HeaderPayment)
+	if id := w.get(s.URL + "/jobs/1?logs=1").Paid(t); id != order {
+		t.Error("a question with a query is paid anew")
+	}
+	if id := w.get(s.URL + "/jobs/2?logs=1").Paid(t); id == order {
+		t.Error("another job has the same payment")
+	}
+}
+
+// A resource that an answer names without a job is bought as any other.
+func TestFinishedIsNoJob(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{`{"id":"1"}`, `{"id":"1","status":"done"}`, `{"id":"1","status":{"id":"queued"}}`} {
+		w := newWorld(t)
+		s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+			rw.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(rw, answer)
+		})
+		order := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"))).Paid(t)
+		if w.get(s.URL+"/jobs/1").Paid(t) == order {
+			t.Errorf("%s names a job", answer)
 		}
 	}
 }

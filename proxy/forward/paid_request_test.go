@@ -195,12 +195,15 @@ func TestFreshProofsAreSentAsTheyCome(t *testing.T) {
 
 // fronts are answers of servers that find a request's header too large.
 var fronts = map[string]func(rw http.ResponseWriter){
-	"431":    func(rw http.ResponseWriter) { rw.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) },
-	"nginx":  page(400, "<html><head><title>400 Request Header Or Cookie Too Large</title></head></html>"),
-	"own":    page(494, "Request header too large"),
-	"Apache": page(400, "Your browser sent a request that this server could not understand. Size of a request header field exceeds server limit."),
-	"IIS":    page(400, "<p>HTTP Error 400. The size of the request headers is too long.</p>"),
-	"Jetty":  page(413, "Bad Message 413: Request Header Fields Too Large"),
+	"431":      func(rw http.ResponseWriter) { rw.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) },
+	"nginx":    page(400, "<html><head><title>400 Request Header Or Cookie Too Large</title></head></html>"),
+	"own":      page(494, "Request header too large"),
+	"Apache":   page(400, "Your browser sent a request that this server could not understand. Size of a request header field exceeds server limit."),
+	"IIS":      page(400, "<p>HTTP Error 400. The size of the request headers is too long.</p>"),
+	"HAProxy":  page(400, "<html><body><h1>400 Bad request</h1>\nYour browser sent an invalid request.\n</body></html>"),
+	"uvicorn":  page(400, "Invalid HTTP request received."),
+	"gunicorn": page(400, "<h1><p>Bad Request</p></h1>limit request headers fields size"),
+	"Jetty":    page(413, "Bad Message 413: Request Header Fields Too Large"),
 }
 
 func page(status int, text string) func(http.ResponseWriter) {
@@ -268,12 +271,16 @@ func TestNoSlimPayment(t *testing.T) {
 		"another 400":    {func(_ *proxytest.Seller, rw http.ResponseWriter) { page(400, "the field city is too long")(rw) }, 0, 1},
 		"the body":       {func(_ *proxytest.Seller, rw http.ResponseWriter) { page(413, "Request Entity Too Large")(rw) }, 0, 1},
 		"with a receipt": {func(s *proxytest.Seller, rw http.ResponseWriter) { s.Receipt(rw, 1); rw.WriteHeader(431) }, 0, 1},
+		"a short one":    {func(_ *proxytest.Seller, rw http.ResponseWriter) { page(400, "<html>Bad request</html>")(rw) }, -1, 1},
 		"a 500":          {func(_ *proxytest.Seller, rw http.ResponseWriter) { page(500, "header too large")(rw) }, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, s := newWorld(t), proxytest.NewSeller(t)
-			described(s, func(rw http.ResponseWriter) { c.refuse(s, rw) }, c.limit)
+			described(s, func(rw http.ResponseWriter) { c.refuse(s, rw) }, max(c.limit, 0))
+			if c.limit < 0 {
+				s.Challenge = nil
+			}
 			if a := w.get(s.URL + "/x"); a.StatusCode < 400 || a.Header.Get("Purser-Payment") == "" {
 				t.Errorf("%d %v", a.StatusCode, a.Header)
 			}
