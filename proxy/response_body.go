@@ -17,14 +17,19 @@ func guarded(resp *http.Response) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("upstream answered with status %d", resp.StatusCode)
 	}
-	StripOwn(resp.Header)
-	resp.Header.Del("Alt-Svc")
-	StripOwn(resp.Trailer) // as announced; what comes is looked at in the end
+	strip(resp.Header)
+	strip(resp.Trailer) // as announced; what comes is looked at in the end
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == nil || resp.Body == http.NoBody {
 		return resp, nil
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, resp: resp}
 	return resp, nil
+}
+
+// strip takes out what no answer may tell the client.
+func strip(h http.Header) {
+	StripOwn(h)
+	h.Del("Alt-Svc")
 }
 
 // watched is a response body that tells how it ended.
@@ -60,7 +65,7 @@ func (b *watched) Read(p []byte) (int, error) {
 		err = nil
 	}
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
-		StripOwn(b.resp.Trailer)
+		strip(b.resp.Trailer)
 	}
 	if ended := b.ended; err != nil && ended != nil {
 		b.ended = nil

@@ -17,10 +17,10 @@ import (
 
 // Members in which sellers say why they refuse a payload: those that name a reason, and those that tell of it.
 var (
-	reasonMembers  = []string{"errorReason", "invalidReason", "error", "reason", "title", "code", "errorCode", "error_code"}
+	reasonMembers  = []string{"errorReason", "invalidReason", "error", "reason", "title", "code", "errorCode", "error_code", "paymentError", "payment_error"}
 	messageMembers = []string{"errorMessage", "invalidMessage", "message", "msg", "detail", "details", "description", "error_description"}
 	// around has what other objects with words may stand in.
-	around = []string{"error", "detail", "details", "data", "errors", "message", "paymentResponse", "settleResponse"}
+	around = []string{"error", "detail", "details", "data", "errors", "message", "reason", "paymentResponse", "settleResponse", "verifyResponse", "settlement", "verification"}
 )
 
 // maxAround bounds how deep words are looked for.
@@ -71,15 +71,28 @@ func wordsIn(body []byte, depth int) string {
 		return reason
 	}
 	for _, name := range around {
-		value := object(members[name])
-		if value == nil {
-			continue
+		inner := ""
+		if value := object(members[name]); value != nil {
+			inner = wordsIn(value, depth+1)
+		} else {
+			inner = firstText(members[name])
 		}
-		if inner := wordsIn(value, depth+1); inner != "" && inner != reason {
+		if inner != "" && inner != reason {
 			return pay.SellerWords(strings.Trim(reason+": "+inner, ": "))
 		}
 	}
 	return pay.SellerWords(reason)
+}
+
+// firstText returns the words of a valid JSON list that begins with a text.
+func firstText(value []byte) string {
+	if strictjson.Kind(value) == '[' {
+		for element := range strictjson.Elements(value) {
+			text, _ := strictjson.Unquote(element)
+			return pay.SellerWords(text)
+		}
+	}
+	return ""
 }
 
 // object returns a valid JSON value if it is an object, or a list that begins with one.
@@ -150,15 +163,17 @@ func cached(h http.Header) bool {
 	if age := strings.Trim(strings.TrimSpace(h.Get("Age")), "0"); age != "" && strings.Trim(age, "0123456789") == "" {
 		return true
 	}
-	for _, name := range []string{
-		"Cache-Status", "X-Cache", "X-Cache-Status", "Cf-Cache-Status", "X-Vercel-Cache", "X-Proxy-Cache", "X-Nextjs-Cache", "X-Fastcgi-Cache", "X-Rack-Cache", "X-Varnish-Cache",
-	} {
-		parts := strings.FieldsFunc(strings.ToLower(strings.Join(h.Values(name), ",")), func(r rune) bool { return r < 'a' || r > 'z' })
+	for name, values := range h { // such as X-Cache, X-Vercel-Cache, and Cf-Cache-Status
+		if !strings.HasSuffix(name, "Cache") && !strings.HasSuffix(name, "Cache-Status") {
+			continue
+		}
+		parts := strings.FieldsFunc(strings.ToLower(strings.Join(values, ",")), func(r rune) bool { return r < 'a' || r > 'z' })
 		if slices.Contains(parts, "hit") || slices.Contains(parts, "stale") {
 			return true
 		}
 	}
-	return false
+	timing := strings.ReplaceAll(strings.ToLower(strings.Join(h.Values("Server-Timing"), ",")), " ", "") // Akamai's
+	return strings.Contains(timing, "cdn-cache;desc=hit")
 }
 
 // sameChallenge reports whether a 402 to a payload asks as the one before the payment did.

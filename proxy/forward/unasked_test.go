@@ -91,6 +91,9 @@ func TestAltSvcIsNotRelayed(t *testing.T) {
 		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 			rw.Header().Add("alt-svc", elsewhere)
 			w.seller.Receipt(rw, n)
+			rw.WriteHeader(http.StatusOK)
+			_, _ = io.WriteString(rw, "paid")
+			rw.Header().Set(http.TrailerPrefix+"Alt-Svc", elsewhere)
 		}
 		c := w.buyer()
 		for _, path := range []string{"/free", "/x", "/prefetched"} {
@@ -106,8 +109,8 @@ func TestAltSvcIsNotRelayed(t *testing.T) {
 					return nil
 				},
 			}))
-			if got := w.do(c, r); got.Header["Alt-Svc"] != nil {
-				t.Errorf("%s: %d with Alt-Svc %q", path, got.StatusCode, got.Header["Alt-Svc"])
+			if got := w.do(c, r); got.Header["Alt-Svc"] != nil || got.Trailer["Alt-Svc"] != nil {
+				t.Errorf("%s: %d with Alt-Svc %q %q", path, got.StatusCode, got.Header["Alt-Svc"], got.Trailer["Alt-Svc"])
 			}
 		}
 	})
