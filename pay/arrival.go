@@ -2,6 +2,7 @@ package pay
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 )
@@ -59,10 +60,10 @@ func (all *arrivals) step() uint64 {
 	return all.steps
 }
 
-// undecided holds the calls of a key, the oldest first, and what they may be repeats of.
+// undecided holds the calls of a key, the oldest first, and what they may be repeats of, by identity.
 type undecided struct {
 	calls list.List
-	ended []ending
+	ended map[Hash][]ending
 }
 
 // Arrive notes that a call of a key has begun. The caller ends it with Decided.
@@ -74,7 +75,7 @@ func (p *Payer) Arrive(keyID string) *Arrival {
 	a.number = a.all.steps
 	of := a.all.of[keyID]
 	if of == nil {
-		of = new(undecided)
+		of = &undecided{ended: map[Hash][]ending{}}
 		a.all.of[keyID] = of
 	}
 	a.place = of.calls.PushBack(a)
@@ -92,22 +93,24 @@ func (a *Arrival) Decided() {
 	if a.place == nil {
 		return
 	}
+	was := of.calls.Front()
 	of.calls.Remove(a.place)
-	a.place = nil
 	first := of.calls.Front()
-	if first == nil {
+	if a.place = nil; first == nil {
 		delete(a.all.of, a.keyID)
 		return
 	}
+	if first == was { // a call may wait long, and many others come and go beside it
+		return
+	}
 	oldest := first.Value.(*Arrival).number
-	kept := of.ended[:0]
-	for _, e := range of.ended {
-		if e.number > oldest {
-			kept = append(kept, e)
+	for identity, list := range of.ended {
+		if list = slices.DeleteFunc(list, func(e ending) bool { return e.number <= oldest }); len(list) == 0 {
+			delete(of.ended, identity)
+		} else {
+			of.ended[identity] = list
 		}
 	}
-	clear(of.ended[len(kept):])
-	of.ended = kept
 }
 
 // end notes that a payment's caller was answered. It is kept for the calls that are undecided by now and
@@ -121,7 +124,7 @@ func (all *arrivals) end(keyID string, e ending) {
 	}
 	for _, edge := range []*list.Element{of.calls.Front(), of.calls.Back()} {
 		if a := edge.Value.(*Arrival); a.repeats(e.began) && a.number < e.number {
-			of.ended = append(of.ended, e)
+			of.ended[e.identity] = append(of.ended[e.identity], e)
 			return
 		}
 	}
@@ -139,8 +142,8 @@ func (a *Arrival) repeated(identity Hash) (paymentID string) {
 	if of == nil {
 		return ""
 	}
-	for _, e := range of.ended {
-		if e.identity == identity && a.repeats(e.began) && a.number < e.number {
+	for _, e := range of.ended[identity] {
+		if a.repeats(e.began) && a.number < e.number {
 			paymentID = e.paymentID
 		}
 	}
