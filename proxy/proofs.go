@@ -82,7 +82,12 @@ func (t *Transport) sendProof(req *http.Request, call *Call) (*http.Response, st
 		return nil, "", nil, false
 	}
 	m := &memo{method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: was.http1, host: req.URL.Host, onlyRepeat: true}
-	if err := t.openPayment(req, call, m, ""); err != nil {
+	if call.job.paymentID != "" {
+		err = t.openJob(req, call, m)
+	} else {
+		err = t.openPayment(req, call, m, "")
+	}
+	if err != nil {
 		return nil, "", nil, false
 	}
 	resp, result, err := t.sendPaid(req, call, nil)

@@ -350,3 +350,35 @@ func TestOrdersAreNoQuestions(t *testing.T) {
 		t.Error("an order is taken for a question")
 	}
 }
+
+// Questions about a job may have proofs of their client's that count once, like other requests.
+func TestQuestionsWithProofs(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, 1)
+	s := jobSeller(t, func(rw http.ResponseWriter, _ string) {
+		rw.Header().Set("Location", "/jobs/1")
+		rw.WriteHeader(http.StatusAccepted)
+	})
+	var used sync.Map
+	proven := func(then http.HandlerFunc) http.HandlerFunc {
+		return func(rw http.ResponseWriter, r *http.Request) {
+			if _, seen := used.LoadOrStore(r.Header.Get("DPoP"), true); seen && r.Method == http.MethodGet {
+				rw.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			then(rw, r)
+		}
+	}
+	s.Challenge = proven(func(rw http.ResponseWriter, r *http.Request) { s.WriteChallenge(rw, r, s.Price, "") })
+	s.Reuse = proven(s.Reuse)
+	id := f.w.do(f.proxies[0], proxytest.Request(t, "POST", s.URL+"/jobs", strings.NewReader("{}"))).Header.Get(proxy.HeaderPayment)
+	ask := func(proof string) proxytest.Answer {
+		return f.w.do(f.proxies[0], proxytest.Request(t, "GET", s.URL+"/jobs/1", nil, "DPoP", proof))
+	}
+	if got := ask("1"); got.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("%d %q", got.StatusCode, got.Text)
+	}
+	if got := ask("2"); got.Text != "running" || got.Paid(t) != id || len(f.w.Payments()) != 1 {
+		t.Errorf("%d %q", got.StatusCode, got.Text)
+	}
+}
