@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/purserpay/purser/pay"
@@ -62,7 +63,7 @@ func (c *Client) accepts(ctx context.Context, token, wallet x402.Address, digest
 	data := "0x" + selectorValidSignature + hex.EncodeToString(digest[:]) + fmt.Sprintf(signatureWords, 64, len(sig), raw)
 	var answer string
 	err := c.call(ctx, &answer, "eth_call", map[string]string{"from": token.String(), "to": wallet.String(), "data": data}, atLatest)
-	if refused, is := errors.AsType[*rpcError](err); is && (refused.code == revertedCode || strings.Contains(strings.ToLower(refused.message), "revert")) {
+	if refused, is := errors.AsType[*rpcError](err); is && failedInCode(refused) {
 		return false, nil
 	}
 	if err != nil {
@@ -71,11 +72,21 @@ func (c *Client) accepts(ctx context.Context, token, wallet x402.Address, digest
 	return strings.HasPrefix(strings.ToLower(answer), "0x"+selectorValidSignature), nil
 }
 
-// Codes of RPCs: for a call that reverts, and for a method that they do not have.
+// Codes of RPCs: for a call that reverts, for one that fails in the code (those that follow Parity), and for a method
+// that they do not have.
 const (
 	revertedCode  = 3
+	failedCode    = -32015
 	unknownMethod = -32601
 )
+
+// failedInCode reports whether an RPC says that a call has failed in the code that was called.
+func failedInCode(err *rpcError) bool {
+	text := strings.ToLower(err.message)
+	return err.code == revertedCode || err.code == failedCode || slices.ContainsFunc(
+		[]string{"revert", "opcode", "out of gas", "invalid jump", "stack underflow", "vm exception"},
+		func(word string) bool { return strings.Contains(text, word) })
+}
 
 // Code is Client.Code of the network's RPC.
 func (all Networks) Code(

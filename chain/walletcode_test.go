@@ -29,6 +29,9 @@ func TestCode(t *testing.T) {
 		"a delegation that reverts":    {code: `"` + delegated + `"`, refusal: `{"code":-32000,"message":"execution reverted"}`, kind: "a delegation to 0x" + strings.Repeat("ab", 20) + " (EIP-7702)"},
 		"a contract that says nothing": {code: `"0x6001"`, answer: "0x", kind: "the code of a contract"},
 		"a contract that says no":      {code: `"0x6001"`, answer: "0x" + strings.Repeat("f", 64), kind: "the code of a contract"},
+		"a contract that fails":        {code: `"0x6001"`, refusal: `{"code":-32015,"message":"VM execution error"}`, kind: "the code of a contract"},
+		"a contract without a way":     {code: `"0x6001"`, refusal: `{"code":-32000,"message":"invalid opcode: INVALID"}`, kind: "the code of a contract"},
+		"the call is late":             {code: `"0x6001"`, refusal: `{"code":-32000,"message":"request timed out"}`, fails: true},
 		"the call is not answered":     {code: `"0x6001"`, refusal: `{"code":-32005,"message":"limit exceeded"}`, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
