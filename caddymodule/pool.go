@@ -38,9 +38,7 @@ const (
 	tenantKept = time.Minute
 )
 
-// errOtherSettings: the running configuration has the store open with other options.
-var errOtherSettings = errors.New("the running configuration has this store open with another master key, world or other " +
-	"options; those change with a restart, not with a reload")
+var errOtherSettings = errors.New("the running configuration has this store open with another master key, world or other options; those change with a restart, not with a reload")
 
 // pooled is one open store and the configurations that use it, its tenants. It owns what
 // runs once per process and database: recovery, and the sending of events.

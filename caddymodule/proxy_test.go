@@ -45,17 +45,17 @@ func TestProxyPays(t *testing.T) {
 	_, port, _ := net.SplitHostPort(seller.Listener.Addr().String())
 	s := newSite(t)
 	other := freePort(t)
-	s.route = "purser_proxy {\n\t\t\tresolve api.purser.test 127.0.0.1\n\t\t}\n\t\tpurser_api"
+	s.route = "purser_proxy {\n\t\t\tresolve api.example.com 127.0.0.1\n\t\t}\n\t\tpurser_api"
 	mustLoad(t, s.caddyfile()+fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\trespond \"another site of ours\"\n}\n", other))
 	key := newKey(t, s.url())
 	client := s.through(t, url.UserPassword(key, "task-1"))
 
-	status, header, text := get(t, client, "http://api.purser.test:"+port+"/x")
-	if status != 200 || !strings.HasPrefix(text, "paid, Host api.purser.test") || !strings.HasSuffix(text, `credentials ""`) ||
+	status, header, text := get(t, client, "http://api.example.com:"+port+"/x")
+	if status != 200 || !strings.HasPrefix(text, "paid, Host api.example.com") || !strings.HasSuffix(text, `credentials ""`) ||
 		header.Get("Purser-Payment") == "" {
 		t.Errorf("paid request: %d %v %s", status, header, text)
 	}
-	if status, header, _ := get(t, s.through(t, nil), "http://api.purser.test:"+port+"/x"); status != 407 || header.Get("Proxy-Authenticate") == "" {
+	if status, header, _ := get(t, s.through(t, nil), "http://api.example.com:"+port+"/x"); status != 407 || header.Get("Proxy-Authenticate") == "" {
 		t.Errorf("without credentials: %d %v", status, header)
 	}
 	// An agent with HTTP_PROXY set may call the API by its address.
