@@ -188,7 +188,7 @@ func All() []Reason {
 			"tell the seller",
 		},
 		{
-			"unasked", Unsent, "the request is one that buys nothing: a browser's CORS preflight, prefetch, prerender or preview, its own look for a site's icon, or a HEAD, which brings no content",
+			"unasked", Unsent, "the request is one that buys nothing: a browser's CORS preflight, prefetch, prerender, preview, report or ping, its own look for a site's icon, or a HEAD, which brings no content",
 			"send GET, or the request itself, to buy; the detail says which it was. A seller has to answer preflights without a payment",
 		},
 		{
