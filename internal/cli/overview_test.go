@@ -24,7 +24,7 @@ func overviewStandIn(t *testing.T) string {
 				"declined_last_hour":{"daily-budget":3,"hosts":7,"a":1,"b":1,"c":1,"d":1}}`,
 			"/config/": `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:8402"],"routes":[{"handle":[
 				{"handler":"purser_proxy"},{"handler":"purser_api"},{"handler":"purser_dashboard"}]}]}}}}}`,
-			"/purser/wallets": `{"wallets":[{"id":"1","key_id":"k","key_label":"rich","operator":true,"network":"base","address":"0x1","balance":"5000000"},
+			"/purser/wallets": `{"wallets":[{"id":"1","key_id":"k","key_label":"rich","operator":true,"network":"base","address":"0x1","balance":"5000000","code":"a delegation to 0x2 (EIP-7702)"},
 				{"id":"2","key_id":"k2","key_label":"poor","operator":true,"network":"base","address":"` + address + `","balance":"0"},
 				{"id":"3","key_id":"k3","key_label":"exec","network":"base","address":"0x3","balance":"0"}]}`,
 			"/purser/keys": `{"keys":[{"id":"k","label":"little","today":{"spent":"10000","left":null}},{"id":"k2","label":"much","today":{"spent":"2000000","left":"8000000"}}]}`,
@@ -49,6 +49,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 	for _, want := range []string{
 		"purser         v1, up ", "proxy, REST    http://127.0.0.1:8402\n", "dashboard      http://127.0.0.1:8402/dashboard\n", "store, RPC, clock ok; no facilitator",
 		"wallets        0x62b51c917B002eFA1473d369E343FBb5Ff193F4c  base  0 USDC  poor\n", "today          much spent 2 USDC, 8 left\n               little spent 0.01 USDC, no daily budget\n",
+		"5 USDC, cannot pay: it has a delegation to 0x2 (EIP-7702)  rich\n",
 		"more than 2: purser payments --state open", "hosts 7, daily-budget 3, a 1, b 1, c 1, and 1 other reasons in the last hour",
 		"to do          fund the empty wallet: USDC on Base to 0x62b51c917B002eFA1473d369E343FBb5Ff193F4c\n",
 		"payment 0199b is unresolved: purser payments show 0199b\n",

@@ -194,6 +194,13 @@ func TestExamineAPurserThatRuns(t *testing.T) {
 	if r := examined(t, s); r.of("wallets") != "ok 2 with money in them \n" {
 		t.Error(r.of("wallets"))
 	}
+	s.Wallets[0].Code = "a delegation to 0x1 (EIP-7702)"
+	if got := examined(t, s).of("wallets"); !strings.Contains(got, "of key poor cannot pay: it has a delegation to 0x1 (EIP-7702)") {
+		t.Error(got)
+	}
+	if s.Wallets[0].CodeAccepts = true; strings.Contains(examined(t, s).of("wallets"), "cannot pay") {
+		t.Error("a wallet whose code agrees cannot pay")
+	}
 	s.Wallets = []adminapi.Wallet{{Operator: true, Address: &address, Unknown: "no RPC"}}
 	s.Running.OK = false
 	if r := examined(t, s); !strings.HasPrefix(r.of("wallets"), "warn balances are unknown: no RPC") || !strings.HasPrefix(r.of("running"), "FAIL") || r.Failed != 1 {
