@@ -43,8 +43,8 @@ func saysRetried(h http.Header) bool {
 // counted reports whether a header counts tries, and this is not the first one. A count of so many, such as 2/50,
 // begins with 1.
 func counted(name, value string) bool {
-	if !strings.Contains(name, "Attempt") && !strings.Contains(name, "Retry") {
-		return false
+	if !strings.Contains(name, "Attempt") && !strings.Contains(name, "Retry") || strings.Contains(name, "Max") {
+		return false // a bound is no count
 	}
 	number, _, of := strings.Cut(value, "/")
 	switch {

@@ -59,7 +59,7 @@ func TestLimitsOfRetriesAreNoCounts(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
 	first := w.get(s.URL + "/x").Paid(t)
-	for _, name := range []string{"X-Max-Retry-Attempts", "X-Retry-Limit", "X-Attempts", "Retry-After", "X-NoRetry-Count"} {
+	for _, name := range []string{"X-Max-Retry-Attempts", "X-Max-Retry-Count", "Max-Attempt-Count", "X-Retry-Limit", "X-Attempts", "Retry-After", "X-NoRetry-Count"} {
 		if next := w.get(s.URL+"/x", name, "3").Paid(t); next == first {
 			t.Errorf("%s makes a repeat", name)
 		}
