@@ -71,11 +71,9 @@ func wordsIn(body []byte, depth int) string {
 		return reason
 	}
 	for _, name := range around {
-		inner := ""
+		inner := firstText(members[name])
 		if value := object(members[name]); value != nil {
 			inner = wordsIn(value, depth+1)
-		} else {
-			inner = firstText(members[name])
 		}
 		if inner != "" && inner != reason {
 			return pay.SellerWords(strings.Trim(reason+": "+inner, ": "))
