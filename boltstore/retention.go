@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// removedKey names the latest pay.Removal.Before in the meta bucket, as JSON. Sums of earlier days
+// removedKey names the time of noteRemoval in the meta bucket, as JSON. Sums of earlier days
 // have payments that are gone.
 var removedKey = []byte("removed")
 
@@ -201,6 +201,8 @@ func removedIn(tx *bbolt.Tx) (time.Time, error) {
 	return *before, err
 }
 
+// noteRemoval notes that spend events from before a time may be gone. Those that correct an earlier one may be
+// younger than the time at which their payment was closed.
 func (b *batch) noteRemoval(before time.Time) error {
 	was, err := removedIn(b.tx)
 	if err != nil || !was.Before(before) {
@@ -248,6 +250,9 @@ func (b *batch) removePayment(closed pay.ClosedPayment, r pay.Removal) (bool, er
 	}
 	for i := range corrections {
 		if err := b.removeEvent(&corrections[i]); err != nil {
+			return false, err
+		}
+		if err := b.noteRemoval(corrections[i].Created.Add(1)); err != nil {
 			return false, err
 		}
 	}

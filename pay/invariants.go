@@ -41,7 +41,7 @@ func (p *Payment) Contradictions() (list []string) {
 // CounterCheck compares counters with the payments that make them up. Add every payment, then
 // compare every counter, then ask for the missing ones.
 type CounterCheck struct {
-	// Removed is the latest Removal.Before of the store; zero: it has all payments. Counters of
+	// Removed is the time before which spend events may be gone from the store; zero: it has all payments. Counters of
 	// windows that began earlier, and of what wallets moved, may have more than the payments make up,
 	// and prices anything.
 	Removed time.Time

@@ -96,9 +96,6 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 	}
 	err = d.change(ctx, locks, func(t *tx) error {
 		done.Count = 0
-		if err := t.noteRemoval(r.Before); err != nil {
-			return err
-		}
 		var ids, keys []string
 		var hashes array[[]byte]
 		var attempts []int64
@@ -121,7 +118,19 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 			ON CONFLICT (key_id, attempt_of) DO UPDATE SET attempt = greatest(removed_attempts.attempt, excluded.attempt)`, keys, hashes, attempts); err != nil {
 			return err
 		}
-		if err := t.exec(`DELETE FROM spend WHERE payment_id = ANY($1)`, ids); err != nil {
+		latest := r.Before
+		err = each(t.ctx, t, func(rows pgx.Rows) error {
+			var created int64
+			err := rows.Scan(&created)
+			if at := time.Unix(0, created+1); at.After(latest) { // a correction, which is younger than what it corrects
+				latest = at
+			}
+			return err
+		}, `DELETE FROM spend WHERE payment_id = ANY($1) RETURNING created`, ids)
+		if err != nil {
+			return err
+		}
+		if err := t.noteRemoval(latest); err != nil {
 			return err
 		}
 		return t.exec(`DELETE FROM payments WHERE id = ANY($1)`, ids)

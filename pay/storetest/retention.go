@@ -114,6 +114,14 @@ var retentionTests = map[string]func(*fixture){
 		f.same("the rest", f.removes(pay.Removal{Before: after.Add(aDay), Unwatched: nowhere}, 10), 1)
 		f.same("summary of nothing left", f.summary(noon, after, k), summary)
 	},
+	"disputed long after it was closed": func(f *fixture) {
+		k := f.key()
+		p := f.begin(made(k, noon), pay.Created)
+		f.record(pay.Outcome{PaymentID: p.ID, At: noon, Verdict: pay.VerdictSettled, EventID: eventID(noon)})
+		f.retire(p, pay.VerdictDisputed, noon.Add(40*aDay))
+		f.same("removed", f.removes(pay.Removal{Before: noon.Add(aDay), Unwatched: nowhere}, 10), 1)
+		f.check() // the day of the dispute has lost an event, too
+	},
 	"a transaction is free again": func(f *fixture) {
 		k := f.key()
 		old := f.confirm(f.begin(made(k, noon), pay.Created), noon)
