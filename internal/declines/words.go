@@ -23,6 +23,14 @@ func Sights() []Sight {
 			"its body; repeat the same request: it gets the same payment",
 		},
 		{
+			"`… can be taken for …, which this key pays`", "the host looks like one that the key has paid: a letter, the ending, or a name in front of another",
+			"look at the name. `purser approvals approve ID` if it is the right one; else use the one that you know",
+		},
+		{
+			"`an answer of … has led to …`, `the terms of … are for a resource of …`", "the payment would go to another site than the one that was asked, or that sells",
+			"ask the seller whether the other site is its own, and approve the first payment: `purser approvals approve ID`",
+		},
+		{
 			"`came from a cache`", "a cache between purser and the seller answered the payment with a 402 that it keeps (`Age`, `X-Cache`, `CF-Cache-Status`, `Cache-Status`)",
 			"tell the seller: its 402 needs `Cache-Control: no-store`. Repeat the same request until the payment expires",
 		},
