@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +116,20 @@ func mustLoad(t *testing.T, caddyfile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// persistent sends a request again whose connection was closed before an answer. Caddy closes the listeners of the
+// configuration before in the background, and connections that wait there are reset.
+type persistent struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper, for requests without a body.
+func (p persistent) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	for range 5 {
+		if resp, err = p.RoundTripper.RoundTrip(r); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			break
+		}
+	}
+	return resp, err
 }
 
 // site is a configuration for tests: one site on a free port.

@@ -301,10 +301,12 @@ func TestRepeatAcrossAReload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mustLoad(t, s.caddyfile())
 			payments := map[string]bool{}
+			c := newClient(t)
+			c.Transport = persistent{c.Transport}
 			for i := range 3 {
 				req := newRequest(t, "GET", s.url()+"/x", nil)
 				req.Header.Set("X-Stainless-Retry-Count", strconv.Itoa(i))
-				resp, err := newClient(t).Do(req)
+				resp, err := c.Do(req)
 				if err != nil {
 					t.Fatal(err)
 				}
