@@ -55,9 +55,9 @@ type Client struct {
 	setting  string
 	log      *slog.Logger
 
-	learned   *learned // of transactions
-	searched  *lru.Cache[searchKey, searched]
-	noSafeTag sync.Once // logs the missing `safe` tag once
+	learned   *learned                        // of transactions
+	searched  *lru.Cache[searchKey, searched] // searches for logs that have not come to their end
+	noSafeTag sync.Once                       // logs the missing `safe` tag once
 }
 
 var _ pay.Chain = (*Client)(nil)
@@ -73,13 +73,12 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	e.WatchDates(o.Dates)
-	begun, err := lru.New[searchKey, searched](maxSearched)
+	searches, err := lru.New[searchKey, searched](maxSearched)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		searched: begun,
-		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
+		endpoint: e, searched: searches, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if !e.Encrypted() {

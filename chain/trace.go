@@ -27,8 +27,10 @@ const (
 	answersToGrow = 8
 	// maxLogCalls bounds a search: over a week in both directions at 2,000 blocks a call.
 	maxLogCalls = 400
-	// maxSearched bounds the searches without an end that are remembered.
+	// maxSearched bounds the searches without an end that are remembered, and maxResumed how often one goes on before
+	// it begins anew: an RPC may have had no log yet of a block that was read.
 	maxSearched = 1024
+	maxResumed  = 16
 	// maxBlockCalls bounds the search for the first block. Bisection needs at most 2 x 40 calls.
 	maxBlockCalls = 80
 )
@@ -258,6 +260,7 @@ type searchKey struct {
 type searched struct {
 	below, above uint64
 	size         uint64 // in blocks, that the RPC has answered last
+	resumed      int    // how often the search has gone on
 }
 
 // findLog searches for the log that used or canceled the authorization.
@@ -268,7 +271,9 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 	}
 	key := searchKey{q.Asset.Address, q.Authorization.From, q.Authorization.Nonce}
 	if w.safe {
-		w.from, _ = c.searched.Get(key)
+		if was, _ := c.searched.Get(key); was.resumed < maxResumed {
+			w.from = was
+		}
 	}
 	done := false
 	at, err := c.search(ctx, c.logsBetween(filter), w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
@@ -280,7 +285,7 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found
 		return done, err
 	})
 	switch {
-	case err == nil: // all of it was read: an RPC that had not indexed a block is asked again next time
+	case err == nil: // all of it was read: the next search begins anew
 		c.searched.Remove(key)
 	case w.safe:
 		c.searched.Add(key, at)
@@ -306,7 +311,7 @@ func (c *Client) search(
 	if was := w.from; was.size > 0 && was.below >= w.floor && was.above <= w.top+1 {
 		below, above, size, patience = was.below, was.above, was.size, answersToGrow
 	}
-	defer func() { at = searched{below, above, size} }()
+	defer func() { at = searched{below, above, size, w.from.resumed + 1} }()
 	for calls := 0; below > w.floor || above <= w.top; calls++ {
 		if calls == maxLogCalls {
 			return at, fmt.Errorf("it is used, but blocks %d to %d have no log of it; the next search goes on from there", below, above-1)

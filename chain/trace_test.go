@@ -178,6 +178,27 @@ func TestTraceGoesOnWithItsSearch(t *testing.T) {
 	}
 }
 
+// A search whose RPC had no log yet of a block finds it all the same, after it has begun anew.
+func TestTraceBeginsItsSearchAnew(t *testing.T) {
+	t.Parallel()
+	n := onBase()
+	n.event, n.maxRange, n.hidden = 1_000_007, 5, true
+	c := connect(t, n, chain.Options{})
+	if _, err := c.Trace(t.Context(), query()); err == nil {
+		t.Fatal("found what the RPC does not tell")
+	}
+	n.hidden = false
+	for range 16 {
+		if got, err := c.Trace(t.Context(), query()); err == nil {
+			if !got.Used {
+				t.Errorf("%+v", got)
+			}
+			return
+		}
+	}
+	t.Error("a block that was read once is never read again")
+}
+
 // A log must match the question.
 func TestTraceDistrustsLogs(t *testing.T) {
 	t.Parallel()

@@ -68,20 +68,16 @@ func (p *Payer) resembled(ctx context.Context, keyID string, pol Policy, at site
 	}
 	hosts := map[string]bool{}
 	for pattern := range pol.Hosts {
-		hosts[strings.TrimPrefix(pattern, "*.")] = true
+		hosts[withoutPort(strings.TrimPrefix(pattern, "*."))] = true
 	}
 	err := p.store.VisitSpendDays(ctx, []string{keyID}, DayOf(now).AddDate(0, 0, -lookAlikeDays), now, SpendDays{
 		Day: func(string, time.Time, Sum) {}, Task: func(string, time.Time, []byte, Sum) {},
-		Host: func(_ string, _ time.Time, name []byte, _ Sum) { hosts[string(name)] = true },
+		Host: func(_ string, _ time.Time, name []byte, _ Sum) { hosts[withoutPort(string(name))] = true },
 	})
 	if err != nil {
 		return "", fmt.Errorf("reading the hosts that a key has paid: %w", err)
 	}
-	names := slices.Sorted(maps.Keys(hosts))
-	for i, name := range names {
-		names[i] = withoutPort(name)
-	}
-	like := lookalike.Of(at.name, names)
+	like := lookalike.Of(at.name, slices.Sorted(maps.Keys(hosts)))
 	p.resemblances.Set(keyID, at.name, resemblance{like, now})
 	return like, nil
 }
