@@ -213,7 +213,7 @@ func (n *node) getLogs(param json.RawMessage) any {
 	}
 	_ = json.Unmarshal(param, &filter)
 	none := []any{}
-	if n.event == 0 || n.hidden || filter.Address != usdc.Address.String() {
+	if n.event == 0 || n.hidden && n.maxRange == 0 || filter.Address != usdc.Address.String() {
 		return none
 	}
 	if filter.BlockHash != "" {
@@ -227,7 +227,7 @@ func (n *node) getLogs(param json.RawMessage) any {
 	if to < from || to > n.head || n.maxRange != 0 && to-from+1 > n.maxRange {
 		return refusal{-32005, "block range too large"}
 	}
-	if n.event < from || n.event > to {
+	if n.hidden || n.event < from || n.event > to {
 		return none
 	}
 	topic := topicUsed
