@@ -31,7 +31,7 @@ func (p *Payer) attended(id string, a *Arrival, anew bool) bool {
 	default:
 	}
 	switch wrote := h.written(); {
-	case wrote == 0 && h.caller.left():
+	case h.caller.left() && (wrote == 0 || anew): // whether it has its answer shows in the end
 		return false
 	case anew || a == nil:
 		return true

@@ -277,3 +277,39 @@ func TestNextCallWaitsForTheAcknowledgement(t *testing.T) {
 		a.Finish(true)
 	}
 }
+
+// A client leaves when the last of its answer is on its way, and asks for a purchase of its own. It waits until it is
+// known whether it has the answer: the payment may be open, and then that is repeated.
+func TestNewPurchaseOfAClientThatLeftAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, answered := range map[string]bool{"without its answer": false, "with its answer": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &after{decided: func(pay.Begun) {}}
+			w := newWorld(t, func(o *pay.Options) {
+				o.RepeatWait, store.Store, o.Store = 10*time.Second, o.Store, store
+			})
+			r := w.proxied("https://a.example/x", "100", "")
+			ctx, leave := context.WithCancel(context.Background())
+			first := must(w.payer.Open(ctx, r))
+			_, sent := first.Send(context.Background())
+			sent(nil)
+			first.Ending(true)
+			leave()
+			r.Anew, r.Arrival = true, w.payer.Arrive(w.key.ID)
+			defer r.Arrival.Decided()
+			store.decided = func(begun pay.Begun) {
+				store.decided = func(pay.Begun) {}
+				if begun.How != pay.Busy {
+					t.Errorf("it is decided before the end of the first: %d", begun.How)
+				}
+				first.Finish(answered)
+			}
+			second := must(w.payer.Open(context.Background(), r))
+			if same := second.Payment().ID == first.Payment().ID; same == answered {
+				t.Errorf("the same payment: %t", same)
+			}
+			second.Finish(true)
+		})
+	}
+}

@@ -61,6 +61,7 @@ func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
 	}
 	failpoint.Here(failpoint.APIAnswering)
+	attempt.Ending(true) // its client may be back before the writer is
 	return reply{status: http.StatusOK, body: result, finish: func(w http.ResponseWriter, written bool) {
 		attempt.Deliver(written, func() func() bool { return acknowledged(w, r, attempt) })
 	}}, nil

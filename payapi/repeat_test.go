@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -321,5 +322,61 @@ func TestAnswerNotDelivered(t *testing.T) {
 		if (a.text("payment.id") == id) != c.again {
 			t.Errorf("%s: the repeat got %s after %s", name, a.text("payment.id"), id)
 		}
+	}
+}
+
+// meanwhile is a writer whose client has its answer, and asks again, before the writer returns.
+type meanwhile struct {
+	*httptest.ResponseRecorder
+	flushed func()
+}
+
+func (m meanwhile) FlushError() error {
+	m.flushed()
+	return nil
+}
+
+// read tells when a body is first read.
+type read struct {
+	io.Reader
+	begun func()
+}
+
+func (r read) Read(p []byte) (int, error) {
+	r.begun()
+	return r.Reader.Read(p)
+}
+
+// The next purchase of a client that has its answer is none too early for the door.
+func TestNextPurchaseBeforeTheDoorHasWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.payingKey()
+	body, _ := json.Marshal(order(5))
+	bought := func(rec *httptest.ResponseRecorder) string {
+		var got struct{ Payment struct{ ID string } }
+		if err := json.Unmarshal(rec.Body.Bytes(), &got); rec.Code != http.StatusOK || err != nil {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		return got.Payment.ID
+	}
+	ask := func(to http.ResponseWriter, begun func()) {
+		r := httptest.NewRequest("POST", "/v1/pay", read{bytes.NewReader(body), begun})
+		r.Header.Set("X-Api-Key", key)
+		w.api.ServeHTTP(to, r)
+	}
+	first, second, over := httptest.NewRecorder(), httptest.NewRecorder(), make(chan struct{})
+	ask(meanwhile{first, func() {
+		w.clock.advance(5 * time.Second)
+		begun := make(chan struct{})
+		go func() {
+			defer close(over)
+			ask(second, sync.OnceFunc(func() { close(begun) }))
+		}()
+		<-begun
+	}}, func() {})
+	<-over
+	if bought(first) == bought(second) {
+		t.Error("the next purchase is taken for a repeat")
 	}
 }

@@ -127,7 +127,17 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	if d.open {
 		m.unanswered()
 	}
+	m.ending(resp)
 	return resp
+}
+
+// ending has the attempt hear of the last of an answer before the door writes that. A client may have it and ask for
+// the next thing before the door knows.
+func (m *memo) ending(resp *http.Response) {
+	body, more := resp.Body.(*watched)
+	if m.attempt.Ending(!more); more {
+		body.last, body.left = func() { m.attempt.Ending(true) }, resp.ContentLength
+	}
 }
 
 // setBody gives a response a JSON body of ours.

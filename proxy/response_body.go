@@ -42,6 +42,8 @@ type watched struct {
 	once    sync.Once    // over was called
 	piece   func([]byte) // sees what is read before the reader does; may be nil
 	tail    *tail        // nil: the answer has no end but that of the body
+	last    func()       // hears that the last of the body was read; may be nil
+	left    int64        // bytes of a body whose length is known
 	err     error        // which the body ended with, or is about to
 	done    atomic.Bool  // err is set; a timer may close a body that is being read
 }
@@ -63,6 +65,10 @@ func (b *watched) Read(p []byte) (int, error) {
 	}
 	if b.tail.read(p[:n]) { // the next Read says that they were written
 		err = nil
+	}
+	if b.left -= int64(n); b.last != nil && (err == io.EOF || b.left == 0) {
+		b.last()
+		b.last = nil
 	}
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
 		strip(b.resp.Trailer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,6 +65,68 @@ func TestRepeatOfASendThatOutlivesItsAuthorization(t *testing.T) {
 			}
 			if n := len(w.Payments()); n != 1 {
 				t.Errorf("%d payments", n)
+			}
+		})
+	}
+}
+
+// stuck is a door whose writer returns late: its client has the answer, and asks again, before the door knows.
+type stuck struct {
+	http.ResponseWriter
+	left int // bytes of the answer
+	wait func()
+}
+
+func (s *stuck) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *stuck) Write(p []byte) (int, error) {
+	s.left -= len(p)
+	return s.ResponseWriter.Write(p)
+}
+
+func (s *stuck) FlushError() error {
+	err := http.NewResponseController(s.ResponseWriter).Flush()
+	if s.left == 0 {
+		s.wait()
+	}
+	return err
+}
+
+// A client that has its answer from a slow seller buys the same again. That is a purchase, even if the door is late
+// to learn that its answer was written.
+func TestNextPurchaseBeforeTheDoorHasWritten(t *testing.T) {
+	t.Parallel()
+	for name, length := range map[string]int{"nothing": 0, "short": 5, "long": 100_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock, s := &ticking{}, proxytest.NewSeller(t)
+			looked := make(chan struct{}) // the second call has begun
+			w := newWorld(t, func(o *setup) {
+				o.forward.Clock, o.pay.Clock, o.pay.RepeatWait = clock.now, clock.now, 10*time.Second
+				o.wrap = func(h http.Handler) http.Handler {
+					return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("X-First") != "" {
+							rw = &stuck{rw, length, func() { <-looked }}
+						}
+						h.ServeHTTP(rw, r)
+					})
+				}
+			})
+			s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-First") == "" {
+					close(looked)
+				}
+				s.WriteChallenge(rw, r, s.Price, "")
+			}
+			s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+				clock.advance(5 * time.Second)
+				s.Receipt(rw, n)
+				rw.Header().Set("Content-Length", strconv.Itoa(length))
+				_, _ = rw.Write(make([]byte, length))
+			}
+			first := w.get(s.URL+"/x", "X-First", "1").Paid(t)
+			if w.get(s.URL+"/x").Paid(t) == first {
+				t.Error("the next purchase is taken for a repeat")
 			}
 		})
 	}
