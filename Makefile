@@ -9,7 +9,7 @@ LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -
 # The linters vet. Here it would take minutes: go test vets all that a test links, once with -race and once without.
 GOTEST   := $(GO) test -vet=off -timeout 25m
 
-.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -206,6 +206,10 @@ fuzz: ## every fuzz test for ten seconds
 
 bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json, draws docs/performance.md
 	$(GO) run ./e2e/bench
+
+walk: ## files and calls that one purchase enters
+	$(GO) build -C tools -o bin/walk ./walk
+	$(TOOLS)/walk -timeout 300s ./caddymodule
 
 bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
