@@ -135,8 +135,9 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 // the next thing before the door knows.
 func (m *memo) ending(resp *http.Response) {
 	body, more := resp.Body.(*watched)
-	if m.attempt.Ending(!more); more {
-		body.last, body.left = func() { m.attempt.Ending(true) }, resp.ContentLength
+	attempt := m.attempt
+	if attempt.Ending(!more); more {
+		body.last, body.left = func() { attempt.Ending(true) }, resp.ContentLength
 	}
 }
 
