@@ -1,6 +1,7 @@
 package house
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -18,6 +19,9 @@ var (
 	// An actor has a name: caller, client, key, seller, operator, visitor, recovery.
 	actor = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ww]hoever)\b|(^|[.:;] )[Ww]ho \w+`)
 
+	// A headless sentence begins with a word that stands for its subject: "Those of …".
+	headless = regexp.MustCompile(`(^|[.:;?!)] )(What|Those|Of|Such|One) \w+`)
+
 	// A file that a comment names. Its path may begin at any folder.
 	citation = regexp.MustCompile(`[\w./-]*\w\.(go|md|mjs|py|sh|sol|yaml|yml)\b`)
 
@@ -25,12 +29,15 @@ var (
 	abroad = regexp.MustCompile(`\bDESIGN\b|\bfacts/|\bSPEC\b`)
 )
 
+// maxHeadless is a ratchet: the number of headless sentences that comments still have.
+const maxHeadless = 432
+
 // TestComments holds every comment of the repository to the house style (CONTRIBUTING.md).
 func TestComments(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
 	tracked := trackedFiles(t, root)
-	var riddles, actors, foreign []string
+	var riddles, actors, sentences, foreign []string
 	for _, name := range tracked {
 		if !strings.HasSuffix(name, ".go") {
 			continue
@@ -58,6 +65,9 @@ func TestComments(t *testing.T) {
 			if m := actor.FindString(text); m != "" {
 				actors = append(actors, at+": "+m)
 			}
+			for _, m := range headless.FindAllString(text, -1) {
+				sentences = append(sentences, at+": "+m)
+			}
 			if m := abroad.FindString(text); m != "" {
 				foreign = append(foreign, at+": "+m)
 			}
@@ -70,6 +80,11 @@ func TestComments(t *testing.T) {
 	}
 	none(t, "comments that begin \"x is what …\"", riddles)
 	none(t, "comments about an actor without a name", actors)
+	if n := len(sentences); n > maxHeadless {
+		none(t, fmt.Sprintf("sentences that begin headless, of which maxHeadless allows %d", maxHeadless), sentences)
+	} else if n < maxHeadless {
+		t.Errorf("lower maxHeadless to %d", n)
+	}
 	none(t, "comments that cite what is not in the repository", foreign)
 }
 
