@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// keepPrivate keeps a paid answer out of shared caches: it is for one wallet. What the seller says to the
-// client's own cache stays, such as max-age.
+// keepPrivate keeps a paid answer out of shared caches: it is for one wallet. The seller's directives for
+// the client's own cache stay, such as max-age.
 func keepPrivate(h http.Header) {
 	given, whole := directives(strings.Join(h.Values("Cache-Control"), ","))
 	if !whole {
@@ -46,8 +46,8 @@ func dropCacheOrders(h http.Header) {
 	}
 }
 
-// notCached keeps caches on the way from answering a request with the 402 that they have kept. What the client
-// says stays if it does not ask for a kept answer, or if it has signed that.
+// notCached keeps caches on the way from answering a request with the 402 that they have kept. The client's
+// directives stay if they do not ask for a kept answer, or if the client has signed them.
 func notCached(h http.Header) {
 	if signs(h, "cache-control") || signs(h, "pragma") {
 		return

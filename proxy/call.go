@@ -137,8 +137,8 @@ type callKey struct{}
 
 // WithCall gives a request's context the call that it is sent for. ctx, the first one for several
 // attempts, must end when the client of the incoming request leaves: that stops a payment that was not
-// sent yet, and tells a repeat from a second purchase. If ctx can never end, nothing is paid. One of
-// [conns.Lasting] ends later, and a client that has ended its side counts as one that has left all the same.
+// sent yet, and tells a repeat from a second purchase. If ctx can never end, nothing is paid. A context of
+// [conns.Lasting] ends later, yet a client that has ended its side counts as one that has left.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	c.mu.Lock()
 	if c.caller == nil {

@@ -81,8 +81,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// decoded undoes the seller's content coding, because a v1 challenge is in the body. What cannot be
-// undone is returned as it is, and is no challenge then.
+// decoded undoes the seller's content coding, because a v1 challenge is in the body. If it cannot,
+// it returns the body as it is, which is no challenge then.
 func decoded(body []byte, coding string) []byte {
 	plain, err := decoder(bytes.NewReader(body), strings.ToLower(strings.TrimSpace(coding)))
 	if err != nil || plain == nil {

@@ -116,7 +116,7 @@ func identify(from *url.URL, cookie *http.Cookie) cookieID {
 }
 
 // signs reports whether a signature of the client's covers one of its headers, given in lower case: RFC 9421, its
-// drafts, or AWS's. Such a header is sent as it came.
+// drafts, or AWS's. purser sends a signed header as it came.
 func signs(h http.Header, header string) bool {
 	for _, name := range []string{"Signature-Input", "Signature", "Authorization"} {
 		for _, value := range h.Values(name) {

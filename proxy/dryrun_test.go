@@ -90,7 +90,7 @@ func TestDryRunsAreBounded(t *testing.T) {
 	w.get(s.URL + "/x").Paid(t)
 }
 
-// The request's own bound holds beside the policy. What cannot be read pays nothing.
+// The request's own bound holds beside the policy. A bound that cannot be read lets nothing be paid.
 func TestMaxAmountHeader(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

@@ -135,7 +135,7 @@ func TestDeclinedBody(t *testing.T) {
 	}
 }
 
-// What a seller writes cannot become a header of its own.
+// A seller's text cannot become a header of its own.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -75,7 +75,7 @@ func (r *redirects) begins(req *http.Request, call *Call, resp *http.Response, p
 		until = pay.RedirectMark(p.ValidBefore(), 1)
 	}
 	if on := pay.RedirectMark(r.now().Add(jobTime), 1); asks && until.Until.Before(on.Until) {
-		// One that has expired without moving its money buys nothing any more: its place is soon one like any other.
+		// A payment that expired without moving its money buys nothing: its place is soon one like any other.
 		if of := r.ofJob(req, call, p); of != nil && of.State == pay.Settled {
 			until = on
 		}

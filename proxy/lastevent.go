@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxLine bounds what is kept of a line of a stream. Of a longer one the beginning decides.
+	// maxLine bounds what is kept of a line of a stream. The beginning of a longer line decides.
 	maxLine = 256 << 10
 	// maxOpenLine bounds a line that is looked at before its end has come.
 	maxOpenLine = 1 << 10

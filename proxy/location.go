@@ -15,8 +15,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// maxRefresh bounds the delay of a Refresh header. One that waits longer is taken out, because purser
-// would have to remember it for as long.
+// maxRefresh bounds the delay of a Refresh header. A longer one is taken out, because purser would
+// have to remember it for as long.
 const maxRefresh = 5 * time.Minute
 
 // leads reports whether an answer may make its client ask for something by itself.

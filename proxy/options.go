@@ -27,7 +27,7 @@ type PayOptions struct {
 	// SpoolDir holds these files. Default: the system's directory for temporary files.
 	SpoolDir string
 	// MaxReplayTotal and MaxSpoolTotal bound what all requests in flight keep in memory and
-	// in files, in bytes. One key has a quarter of each, and at least room for one body.
+	// in files, in bytes. A key has a quarter of each, and at least room for one body.
 	// The first 64 KiB of a body do not count, for up to 1,024 requests of a key at a time. If a
 	// body finds no room, its 402 becomes a 503. Defaults: 256 MiB and 1 GiB.
 	MaxReplayTotal, MaxSpoolTotal int64

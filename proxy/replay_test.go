@@ -202,7 +202,7 @@ func TestReplayUnpaidAttempts(t *testing.T) {
 	}
 }
 
-// What a cut reader was about to get is the next one's, also when it is not kept any more.
+// The next reader gets the bytes that a cut reader was about to get, even if they are not kept any more.
 func TestReplayCutInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, memory := range []int64{100, 4} {

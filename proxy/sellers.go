@@ -25,8 +25,8 @@ const (
 // failingError reports that a seller was paid several times in a row and has not delivered.
 type failingError struct{ error }
 
-// sellers remembers, for each key by itself, which hosts were paid and did not deliver. What one key
-// meets there says nothing to others: it may be that key's doing.
+// sellers remembers, for each key by itself, which hosts were paid and did not deliver. A key's
+// failures do not count for other keys: they may be that key's doing.
 type sellers struct {
 	opts  breaker.Options
 	now   pay.Clock

@@ -96,7 +96,7 @@ func (w *world) joined(url string) {
 	w.Closed(w.get(url).Paid(w.T))
 }
 
-// What was paid for is asked for again with a signature, body and all; the answer stays private.
+// purser asks for a paid page again with a signature, body and all; the answer stays private.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	w, c := signingIn(t), newClub(t)
@@ -131,7 +131,7 @@ func TestSignInReadsTheKey(t *testing.T) {
 	}
 }
 
-// One sign-in a call, then a payment; a nonce is signed once, also for another seller.
+// A call signs in once, and then pays; a nonce is signed once, also for another seller.
 func TestSignInIsRefused(t *testing.T) {
 	t.Parallel()
 	w, c, thief := signingIn(t), newClub(t), newClub(t)

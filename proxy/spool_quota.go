@@ -15,7 +15,7 @@ const (
 	guaranteedRequests = 1024
 )
 
-// quota is a number of bytes that the requests of all keys share. One key has no more than its share
+// quota is a number of bytes that the requests of all keys share. A key has no more than its share
 // of it, so that no key's uploads crowd out those of others.
 type quota struct {
 	limit   int64

@@ -52,7 +52,7 @@ func (w *world) fill(tr *Transport) (goOn func()) {
 	return goOn
 }
 
-// One key's uploads leave the other keys their room.
+// A key's uploads leave the other keys their room.
 func TestUploadsOfOneKey(t *testing.T) {
 	t.Parallel()
 	w, tr := roomy(t)
@@ -67,7 +67,7 @@ func TestUploadsOfOneKey(t *testing.T) {
 			t.Errorf("%d bytes came back changed", len(a.Text))
 		}
 	}
-	// What is small is paid for this key as well.
+	// A request with a small body is paid for this key as well.
 	w.send(tr, w.Key, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader(strings.Repeat("y", 64<<10)))).Paid(t)
 	goOn()
 	proxytest.Eventually(t, "everything is given back", func() bool {

@@ -125,8 +125,8 @@ func (t *tail) written() bool {
 // end was written, or the door is about to write it.
 func (t *tail) left() bool { return t.leave(tailHanded) }
 
-// closing notes that the door gives the answer up, and reports what left does. What the door has not written by now,
-// it could not write.
+// closing notes that the door gives the answer up, and reports what left does. The door could not write a piece that
+// it has not written by now.
 func (t *tail) closing() bool { return t.leave(tailWritten) }
 
 func (t *tail) leave(needed tailPlace) bool {

@@ -170,7 +170,7 @@ func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	s.Expect(3, 2, 1)
 }
 
-// A door may leave the reading of the key to the first payment. What it finds then counts.
+// A door may leave the reading of the key to the first payment. The key that it reads then counts.
 func TestKeyIsReadForPaymentsOnly(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

@@ -16,8 +16,8 @@ const (
 )
 
 // unprocessed reports whether an upstream has said, over HTTP/2, that it did nothing with a request: by
-// REFUSED_STREAM, or by GOAWAY with a lower last stream. Such a request may be sent again, whatever its
-// method (RFC 9113, section 8.7). http.Transport does that by itself for requests without a body. It tells of the
+// REFUSED_STREAM, or by GOAWAY with a lower last stream. purser may send that request again, whatever its method
+// (RFC 9113, section 8.7). http.Transport does that by itself for requests without a body. It tells of the
 // others only in words, which hold nothing of the upstream's. With GetBody it would send them again, but
 // also after PROTOCOL_ERROR, which does not say that nothing was done.
 func unprocessed(err error) bool {

@@ -16,7 +16,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What has cost x402 payers money, and the test that it does not happen here.
+// Each of these has cost x402 payers money. Its test shows that it does not happen here.
 //
 //	 1 a lost response led to a second signature      TestRepeatAfterLostAnswer, TestRepeatAtOnce
 //	 2 a timeout was taken for a failure              TestAttackTimeoutIsNoFailure, TestSlowSeller, TestRepeatAfterLostAnswer
@@ -90,8 +90,8 @@ func TestAttackCapIsOnWhatIsSigned(t *testing.T) {
 	}
 }
 
-// Row 6: each 402 is a decision of its own. What was let go for one price is not signed
-// again for another.
+// Row 6: each 402 is a decision of its own. A payment allowed for one price is not signed again for
+// another.
 func TestAttackDearerSecondChallenge(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What sellers do wrong, beside what the tests of paying, repeating and streaming cover.
+// These tests cover faults of sellers that the tests of paying, repeating and streaming do not.
 
 // Headers that are too large before any payment cost nothing.
 func TestOversizedHeadersBeforePayment(t *testing.T) {

@@ -44,7 +44,7 @@ func TestRepeatOverABrokenWay(t *testing.T) {
 		w.seller.Reuse = func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "again") }
 		w.via = halfOpen(t, w.addr())
 		ctx, leave := context.WithCancel(context.Background())
-		// Of HTTP/2, the end of a request is a frame, which gets through.
+		// HTTP/2 ends a request with a frame, which gets through.
 		first := proxytest.Start(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
 		defer goOn()
 		<-arrived

@@ -10,7 +10,8 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
-// What is under way inside is waited for, whether or not its client is, but not longer than asked for, and it is not cut.
+// Drain waits for a request under way inside, even if its client has left. It waits no longer than its caller allows,
+// and does not cut the request.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, leaves := range map[string]bool{"client waits": false, "client leaves": true} {

@@ -73,7 +73,7 @@ func TestFailedPaymentsAreBounded(t *testing.T) {
 	w.get(others.URL + "/later").Paid(t)
 }
 
-// Of a challenge little is kept, else it is not paid; and nothing is no amount.
+// A challenge that is too large to keep is not paid; and 0 is no amount.
 func TestFatChallengeAndAmountOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,7 +95,7 @@ func TestFatChallengeAndAmountOfNothing(t *testing.T) {
 	s.Expect(2, 0, 0)
 }
 
-// What the books keep of a URL is short, too. Repeats are recognized by all of it.
+// The books keep a long URL without its query. purser recognizes repeats by all of it.
 func TestLongURL(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

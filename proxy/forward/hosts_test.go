@@ -21,7 +21,7 @@ func TestLongHosts(t *testing.T) {
 	}
 }
 
-// A query may have any bytes. What is paid for is in the books as text that every store can keep.
+// A query may have any bytes. The books hold it as text that every store can keep.
 func TestQueryBeyondUTF8(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

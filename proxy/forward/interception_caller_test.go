@@ -52,7 +52,7 @@ func (k *keyed) KeyBySecret(ctx context.Context, secret string) (pay.Key, error)
 	return key, err
 }
 
-// What changes about a key counts on connections that are open.
+// A change of a key counts on connections that are open.
 func TestKeyChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {

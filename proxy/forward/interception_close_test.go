@@ -119,7 +119,7 @@ func TestCloseInside(t *testing.T) {
 	})
 }
 
-// What does not end in time is cut; a payment that has begun is recorded nevertheless.
+// Close cuts a request that does not end in time; a payment that has begun is recorded nevertheless.
 func TestCloseCutsInside(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {

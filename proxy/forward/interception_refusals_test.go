@@ -76,7 +76,7 @@ func TestConnectRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s", c.target, a.StatusCode, a.Text)
 		}
 	}
-	// What a name leads to shows when it is dialled: the client is told inside.
+	// Dialling shows where a name leads: the client is told inside.
 	conn := w.inside(fmt.Sprintf("localhost:%d", own.Port()), "localhost")
 	a, _ := w.raws(conn, fmt.Sprintf("GET /x HTTP/1.1\nHost: localhost:%d\n\n", own.Port()), "GET")
 	if a.StatusCode != http.StatusForbidden || a.Problem(t).Reason != string(guard.DenyOwn) {
@@ -137,7 +137,7 @@ func TestBadCertificates(t *testing.T) {
 	}
 }
 
-// What comes through a connection for one host goes to that host.
+// A request through a connection for one host reaches no other host.
 func TestRequestsForOtherHosts(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)

@@ -41,7 +41,7 @@ func headers(s *proxytest.Seller) (unpaid, paid []http.Header) {
 	return unpaid, paid
 }
 
-// What a 402 sets goes with the payment as the client itself would send it, and reaches the client.
+// A cookie of a 402 goes with the payment as the client itself would send it, and reaches the client.
 func TestCookiesOfChallenge(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, a way) {

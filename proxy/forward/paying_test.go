@@ -126,8 +126,8 @@ func TestOwnPaymentHeader(t *testing.T) {
 	}
 }
 
-// What purser does not pay reaches the client with its reason, and nothing is signed: signatures for
-// another domain, asset or network, allowances instead of transfers, and what cannot be read.
+// A challenge that purser does not pay reaches the client with the reason, and nothing is signed. It asks
+// for another domain, asset or network, for an allowance instead of a transfer, or cannot be read.
 func TestDeclines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,7 +202,7 @@ func TestDeclines(t *testing.T) {
 	}
 }
 
-// A challenge may come in another header. One in a header counts, whatever the body says.
+// A challenge may come in another header. A challenge in a header counts, whatever the body says.
 func TestChallengeHeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.forward.ChallengeHeaders = []string{"X-Pay-Me"} })

@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
-// What may be reached and what may be paid are decided apart: the guard's word opens no
-// purse, and the policy's opens no way.
+// The guard decides which hosts are reached, and the policy which are paid. Neither decides for the
+// other.
 func TestMayReachIsNotMayPay(t *testing.T) {
 	t.Parallel()
 	loopback, opened := guard.Rules{AllowLoopback: true}, guard.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
@@ -104,7 +104,7 @@ func TestForbiddenTargets(t *testing.T) {
 			}
 		}
 	}
-	// What HTTP itself does not allow does not reach the proxy at all.
+	// A target that HTTP itself does not allow does not reach the proxy at all.
 	for _, target := range []string{"http://127%2e0.0.1/", "http://a\x01b/", "http://a\x7fb/", "http://[::1/", "http://a b/", "http://u@:80:80/"} {
 		a, _, _ := w.raw("GET "+target+" HTTP/1.1\nHost: x"+auth(w), "GET")
 		if a.StatusCode != http.StatusBadRequest {

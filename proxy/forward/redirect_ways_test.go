@@ -113,7 +113,7 @@ func leadsOn(s *proxytest.Seller, status int, where func(n int) string) {
 
 func nextPage(n int) string { return fmt.Sprintf("/x%%2Dy?n=%d&q=[a|b]", n) }
 
-// One request of an agent is paid once, wherever the seller leads its client, whatever comes between, and
+// An agent's request is paid once, wherever the seller leads its client, whatever comes between, and
 // whichever node the client asks.
 func TestOneRequestIsPaidOnceAlongRedirects(t *testing.T) {
 	t.Parallel()

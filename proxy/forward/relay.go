@@ -41,8 +41,8 @@ func (f *Proxy) newRelay() *httputil.ReverseProxy {
 	}
 }
 
-// serveAbsolute relays an absolute-form request. One for an https URL is sent over TLS if
-// the host is one whose HTTPS is opened; clients that send those cannot do it themselves.
+// serveAbsolute relays an absolute-form request. If purser opens a host's HTTPS, it sends a request
+// for an https URL over TLS. Its client cannot do that itself.
 func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 	r, over := conns.Lasting(r)
 	defer over()

@@ -83,7 +83,7 @@ func TestSellerThatDoesNotDeliver(t *testing.T) {
 			}
 			a.Paid(t)
 			get(w.Secret, "/new").Declined(t, proxy.DeclinedSellerFailing, true)
-			// What was paid is asked for again, and that it comes closes the breaker.
+			// The client repeats a paid request, and its answer closes the breaker.
 			get(w.Secret, "/0").Paid(t)
 			get(w.Secret, "/new").Paid(t)
 			healthy.Store(false)
@@ -104,8 +104,8 @@ func TestSellerThatDoesNotDeliver(t *testing.T) {
 	}
 }
 
-// What a client does itself is not its seller's failure: leaving, asking for what is not
-// there, repeating what was paid.
+// A client's own doing is not its seller's failure: leaving, asking for what is not there,
+// repeating what was paid.
 func TestSellerIsNotToBlame(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
@@ -188,9 +188,9 @@ func TestSellerIsNotToBlame(t *testing.T) {
 	}
 }
 
-// Deciding and journaling have a bounded number of places, in turns between keys; what
-// finds none is answered with 503, and nothing was begun for it. What passes through needs
-// none.
+// Deciding and journaling have a bounded number of places, in turns between keys. A request that
+// finds none is answered with 503, and nothing was begun for it. A request that passes through
+// needs none.
 func TestProxyAdmission(t *testing.T) {
 	t.Parallel()
 	held := &slowStore{goOn: make(chan struct{}), begun: make(chan struct{}, 100)}
@@ -246,7 +246,7 @@ func (s *slowStore) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) 
 	return s.Store.Begin(ctx, b)
 }
 
-// One client address has a share of the tunnels, whatever keys it has.
+// A client address has a share of the tunnels, whatever keys it has.
 func TestTunnelsOfOnePeer(t *testing.T) {
 	t.Parallel()
 	s := newTunnels(Options{MaxTunnels: 10, MaxKeyTunnels: 3, MaxPeerTunnels: 4, PayOptions: proxy.PayOptions{Observer: proxy.Unobserved()}})

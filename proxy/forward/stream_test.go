@@ -231,7 +231,7 @@ func TestOtherUpgradesAreNotRelayed(t *testing.T) {
 	}
 }
 
-// What a seller puts into its headers does not keep the paid answer from the client.
+// A seller's odd headers do not keep the paid answer from the client.
 func TestOddHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
