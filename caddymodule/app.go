@@ -84,8 +84,8 @@ type App struct {
 	// spaces. Default: {env.PURSER_ALLOWED_ORIGINS}, else none.
 	AllowedOrigins string `json:"allowed_origins,omitempty"`
 
-	// Key is a reference to the deployment's own API key. One that is not known yet is
-	// created with a wallet. Default: {env.PURSER_KEY}, else none.
+	// Key is a reference to the deployment's own API key. An unknown key is created, with a wallet.
+	// Default: {env.PURSER_KEY}, else none.
 	Key string `json:"key,omitempty"`
 	// KeyFile is its file. Default: {env.PURSER_KEY_FILE}.
 	KeyFile string `json:"key_file,omitempty"`

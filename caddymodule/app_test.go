@@ -256,7 +256,7 @@ func TestSecretsAreReferences(t *testing.T) {
 	}
 }
 
-// One file is one place, whatever path leads to it.
+// A file is one place, whatever path leads to it.
 func TestBoltPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -282,7 +282,7 @@ func TestBoltPlace(t *testing.T) {
 	}
 }
 
-// What outlives a reload logs where the newest configuration does.
+// A part that outlives a reload logs where the newest configuration does.
 func TestLogFollowsTheNewestConfiguration(t *testing.T) {
 	t.Parallel()
 	var before, after strings.Builder

@@ -123,7 +123,7 @@ func (w *workplace) status(t *testing.T) adminapi.Status {
 	return decode[cli.Overview](t, w.do(t, "status", "--json").Stdout).Status
 }
 
-// What purser.env says is taken by a reload, and what is gone from it is gone.
+// A reload takes the variables of purser.env, and forgets those that are gone from it.
 func TestReloadTakesTheFile(t *testing.T) {
 	t.Parallel()
 	w := newWorkplace(t)

@@ -94,7 +94,7 @@ func TestReplacedDeploymentKey(t *testing.T) {
 	mustCall(t, 401, "GET", s.url()+"/wallets/me", "pk_deployment-1", "")
 	mustCall(t, 200, "GET", s.url()+"/wallets/me", "pk_deployment-2", "")
 
-	// What a start makes is in the audit too.
+	// The audit has what a start makes, too.
 	list := decode[adminapi.Audit](t, told(t, socket, "audit", "--key", first, "--json")).Audit
 	if len(list) != 4 || list[0].Action != pay.ActionKeyRevoke || list[1].Action != pay.ActionDeployment || list[2].Action != pay.ActionWalletCreate ||
 		list[3].Action != pay.ActionKeyCreate || list[3].Kind != pay.ActorConfiguration {

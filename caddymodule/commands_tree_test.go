@@ -7,7 +7,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
-// What would put another program in the place of this one is neither shown nor done.
+// Commands that would put another program in the place of this one are neither shown nor done.
 func TestReplacingCommandsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range replacing {

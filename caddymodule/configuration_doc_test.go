@@ -109,7 +109,7 @@ var (
 )
 
 // notConfigured are fields that are no options for people.
-// Those of hosts, tasks, plans and of other modules have blocks of their own.
+// Hosts, tasks, plans and other modules have blocks of their own.
 var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plan", "network"}
 
 // table writes the options of a block, and notes the variables that are in it.

@@ -103,7 +103,7 @@ func (s *settings) sessionOptions() session.Options {
 }
 
 // Dashboard is the handler of purser's pages for people: /dashboard and everything below
-// it. What is elsewhere it leaves to the next handler.
+// it. It leaves other paths to the next handler.
 type Dashboard struct {
 	doorway
 	pages http.Handler

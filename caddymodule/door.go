@@ -19,8 +19,8 @@ type door interface {
 	listen() []string
 	// secure reports whether that server speaks TLS.
 	secure() bool
-	// open makes what the door serves with. What must end with the configuration is
-	// added to the tenant's closers.
+	// open makes what the door serves with. It adds the parts that must end with the configuration
+	// to the tenant's closers.
 	open(t *tenant) error
 }
 

@@ -12,8 +12,8 @@ import (
 
 // DoorOptions say who pays for the requests of a reverse proxy, and how.
 type DoorOptions struct {
-	// Key is a reference to the API key that pays. One that is not known yet is created with
-	// a wallet. Default: the app's key, else the key of `purser exec`.
+	// Key is a reference to the API key that pays. An unknown key is created, with a wallet.
+	// Default: the app's key, else the key of `purser exec`.
 	Key string `json:"key,omitempty"`
 	// KeyFile is the file of that key. Default: none.
 	KeyFile string `json:"key_file,omitempty"`

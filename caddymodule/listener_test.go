@@ -131,7 +131,7 @@ func TestListenerBounds(t *testing.T) {
 	if got := mustCall(t, 200, "GET", "http://"+at+"/health", "", "")["ok"]; got != true {
 		t.Error(got)
 	}
-	// One with a request under way is none of those that have to go.
+	// A connection with a request under way need not go.
 	_, _ = io.WriteString(slow, "{}")
 	resp, err := http.ReadResponse(answers, nil)
 	if err != nil || resp.StatusCode != 201 {

@@ -124,7 +124,7 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 	g.store(ctx, to, run)
 	r := run.tenant.readings.Take()
 	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
-		// What is known may be of the configuration before, which had none.
+		// The health may come from the previous configuration, which had no facilitator.
 		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.Health == nil || !r.Health.Facilitator.Configured || r.Health.Facilitator.OK))
 	} else if run.tenant.facilitator != nil && r.Health != nil && r.Health.Facilitator.Configured {
 		to.flag(facilitatorUpDesc, r.Health.Facilitator.OK)

@@ -31,7 +31,7 @@ func (c *richChain) Balance(context.Context, x402.Network, x402.Asset, x402.Addr
 	return x402.NewAmount(5_000_000), nil
 }
 
-// What is read in the background counts the owners of quotas, and the wallets that are in use.
+// The readings in the background count the owners of quotas, and the wallets that are in use.
 func TestReadings(t *testing.T) {
 	f := newStandIn(t)
 	t.Setenv("PURSER_FACILITATOR_URL", f.URL)

@@ -264,8 +264,8 @@ func (o option) list(given string) ([]string, error) {
 	return split(v), err
 }
 
-// entries is list for restrictions. One that is set to nothing but separators is a
-// mistake: taken for no list at all, it would allow everything.
+// entries is list for restrictions. A list of nothing but separators is a mistake: taken for no
+// list at all, it would allow everything.
 func (o option) entries(given string) ([]string, error) {
 	v, err := o.value(given)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 )
 
-// OverloadOptions bound what is worked on at once, at each door by itself. What finds no
-// room waits, keys in turn, and is then answered with 503 and Retry-After; nothing was begun
-// for it. What has been begun is never refused.
+// OverloadOptions bound what is worked on at once, at each door by itself. A request that finds no
+// room waits, keys in turn. If it gets none, it is answered with 503 and Retry-After, and nothing
+// was begun for it. A request that was begun is never refused.
 type OverloadOptions struct {
 	// MaxConcurrent is the largest number of requests with a key that are worked on at once at the API, and the
 	// payments that are decided on at the proxy and at each reverse proxy, or off; three quarters

@@ -45,7 +45,7 @@ type PolicyOptions struct {
 	Tasks map[string]BudgetOptions `json:"tasks,omitempty"`
 }
 
-// BudgetOptions are limits of money, in USDC, or off. Those of hosts and tasks have neither
+// BudgetOptions are limits of money, in USDC, or off. Limits of hosts and tasks have neither
 // variables nor defaults, and hold beside the others.
 type BudgetOptions struct {
 	// MaxPayment is the most that one request may cost. Default: {env.PURSER_MAX_PAYMENT},

@@ -259,7 +259,7 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //	    resolve <name> <ip>
 //	}
 //
-// Options have the names that the fields have in JSON, except challenge_header. Those that take a
+// Options have the names that the fields have in JSON, except challenge_header. Options that take a
 // host, a CIDR, a header or a PEM file can be repeated, and resolve.
 func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseModule(d, h, map[string]func() error{"resolve": func() error {

@@ -97,7 +97,7 @@ func TestFailureBounds(t *testing.T) {
 	}
 }
 
-// What is deployed for others than the user of one machine makes no keys for strangers.
+// A deployment for others than the user of one machine makes no keys for strangers.
 func TestDeploymentsCloseRegistration(t *testing.T) {
 	t.Parallel()
 	for file, line := range map[string]string{

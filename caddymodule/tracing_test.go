@@ -21,8 +21,8 @@ const (
 	clientParent = "00-" + clientTrace + "-" + clientSpan + "-01"
 )
 
-// What the facilitator is asked belongs to the client's trace: below a span of ours while Caddy traces, as the client
-// said otherwise.
+// A call to the facilitator belongs to the client's trace. It is below a span of ours while Caddy traces, else as the
+// client said.
 func TestFacilitatorGetsTheTrace(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")
 	asked := make(chan http.Header, 10)
@@ -93,7 +93,7 @@ func TestFacilitatorGetsTheTrace(t *testing.T) {
 	}
 }
 
-// What others log while they work for a payment names it.
+// Lines that others log while they work for a payment name it.
 func TestLogTellsThePayment(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

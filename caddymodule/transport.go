@@ -279,7 +279,7 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 	return resp, nil
 }
 
-// asking tells what the client asked with. What is sent may have other headers and another host.
+// asking tells what the client asked with. The sent request may have other headers and another host.
 type asking struct {
 	host   func() string
 	scheme func() string

@@ -123,7 +123,7 @@ func TestTransportServesTheNamesOfItsSite(t *testing.T) {
 	}
 }
 
-// What came in early data may be a copy that an attacker sent.
+// A request in early data may be a copy that an attacker sent.
 func TestTransportDoesNotPayForEarlyData(t *testing.T) {
 	v := newVendor(t)
 	for name, s := range sidecars(t, v) {

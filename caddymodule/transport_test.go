@@ -86,7 +86,7 @@ func TestTransportSignsOnce(t *testing.T) {
 			v := newVendor(t)
 			v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
 			s := newSidecar(t, v, "lb_retries 3\nlb_retry_match method GET POST", "")
-			// What follows the route is closed by what closes the route.
+			// The brace that would close the route closes handle_errors.
 			s.route += "\n}\nhandle_errors {\nrespond \"{http.vars.purser.payment} {http.vars.purser.reason}\" {err.status_code}"
 			mustLoad(t, s.caddyfile())
 			request := func() *http.Request {
@@ -211,7 +211,7 @@ func sidecars(t *testing.T, v *vendor) map[string]*site {
 	return map[string]*site{"transport": newSidecar(t, v, "", ""), "upstream": door}
 }
 
-// What a 402 sets goes with the payment, and reaches the client. Caches may not answer it.
+// A cookie of a 402 goes with the payment, and reaches the client. Caches may not answer it.
 func TestTransportCookies(t *testing.T) {
 	v := newVendor(t, func(v *vendor) {
 		serve := v.Config.Handler

@@ -174,7 +174,7 @@ func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 		h.fail(w, r, x, err)
 		return
 	}
-	// What is still in a buffer has not been written out.
+	// An answer that is still in a buffer has not been written out.
 	if answered = x.answered.Load() && http.NewResponseController(w).Flush() == nil; answered {
 		x.call.Written(w, r)
 	}
