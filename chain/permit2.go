@@ -21,8 +21,8 @@ const topicInvalidated = "0x3704902f963766a4e561bbaab6e6cdc1b1dd12f6e9e99648da88
 
 // Bounds of a search for the transfer of an authorization. Permit2 itself tells of none.
 const (
-	// maxCandidates bounds the transactions that one look asks for. What it learns of them is kept, so a
-	// later look goes on from there.
+	// maxCandidates bounds the transactions that one look asks for. The client keeps what it learns of
+	// them, so a later look goes on from there.
 	maxCandidates = 2000
 	// maxEmpty bounds the transactions without money that one look asks for. Any account can make them.
 	maxEmpty = 64
@@ -80,7 +80,7 @@ func (s *transferSearch) findIn(ctx context.Context, b header) (event, error) {
 }
 
 // findByLogs is findIn for an RPC without the state of that time. A transfer is between the payment's
-// beginning and its expiry. What is before the window's start comes last: our clock would have to have
+// beginning and its expiry. Blocks before the window's start come last: our clock would have to have
 // been far ahead.
 func (s *transferSearch) findByLogs(ctx context.Context, w window) (event, error) {
 	c, q := s.client, s.query

@@ -177,7 +177,7 @@ func TestPermit2NoncesGivenUp(t *testing.T) {
 		t.Errorf("without the transfer's log: trace %+v", got)
 	}
 
-	// The event names bits of a word. Those of other nonces say nothing of this one.
+	// The event names bits of a word. Bits of other nonces say nothing of this one.
 	neighbor := w.permits(x402.RailPermit2, 3, x402.Address{})
 	if got := must(w.client.Trace(w.ctx, neighbor)); got.SafeUsed || got.Canceled {
 		t.Errorf("its neighbor: trace %+v", got)
@@ -201,7 +201,7 @@ func withoutTransfers(t *testing.T, to string) string {
 	return server.URL
 }
 
-// One transaction can have several transfers, and calls that fail. Each authorization is found with
+// A transaction can have several transfers, and calls that fail. Each authorization is found with
 // what it moved.
 func TestPermit2TransfersInOneTransaction(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestPermit2TransfersInOneTransaction(t *testing.T) {
 	third, fourth := w.permits(x402.RailUpto, 3, relayer), w.permits(x402.RailUpto, 4, relayer)
 	a, b, c, d := first.Authorization, second.Authorization, third.Authorization, fourth.Authorization
 
-	// What moves 7 of the fourth authorization stands beside a call that would move 9 and fails.
+	// The call that moves 7 of the fourth authorization stands beside a call that would move 9 and fails.
 	transaction := w.together(
 		w.call(a, 0, w.sign(a)), w.call(b, 0, w.sign(b)), w.call(c, 9, w.sign(c)), w.call(d, 9, x402.Signature{}), w.call(d, 7, w.sign(d)),
 	)

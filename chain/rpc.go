@@ -232,8 +232,8 @@ func (c *Client) logsBetween(filter map[string]any) func(ctx context.Context, fr
 // overQuota lists the codes by which RPCs refuse a question because there were too many before it.
 var overQuota = []int64{http.StatusTooManyRequests, -32005, -32007, -32016, -32029, -32090, -32097}
 
-// lacks reports whether the RPC says that it does not have what was asked for, such as an old state. One
-// that has had too many questions says nothing of the kind.
+// lacks reports whether the RPC says that it does not have what was asked for, such as an old state. An
+// RPC that has had too many questions says nothing of the kind.
 func lacks(err error) bool {
 	e, refused := errors.AsType[*rpcError](err)
 	return refused && !slices.Contains(overQuota, e.code)

@@ -60,8 +60,8 @@ func (c *Client) AccountState(ctx context.Context, _ x402.Network, owner x402.Ad
 	return pay.AccountState{Coins: coins.Amount, Mined: uint64(*mined), Sent: max(uint64(*sent), uint64(*mined))}, nil
 }
 
-// Fees returns the base fee of the next block and the tip that the RPC advises. One that gives no
-// advice is asked for what recent blocks got.
+// Fees returns the base fee of the next block and the tip that the RPC advises. If it gives no
+// advice, Fees returns the highest median tip of recent blocks.
 func (c *Client) Fees(ctx context.Context, _ x402.Network) (pay.Fees, error) {
 	var history struct {
 		BaseFee []wei   `json:"baseFeePerGas"`
@@ -135,7 +135,7 @@ func (c *Client) DataFee(ctx context.Context, n x402.Network, t pay.Transaction)
 	return fee, nil
 }
 
-// Send gives a transaction to the RPC. One that the RPC has already is sent.
+// Send gives a transaction to the RPC. A transaction that the RPC has already counts as sent.
 func (c *Client) Send(ctx context.Context, _ x402.Network, s pay.SignedTransaction) error {
 	var hash string
 	err := c.call(ctx, &hash, "eth_sendRawTransaction", hexOf(s.Raw))

@@ -27,7 +27,7 @@ const (
 
 // breakers stop new payments for which the facilitator would be called in vain. Clients and sellers
 // decide what is sent, and can make the facilitator crash or hang: such failures count only for the
-// key that caused them. Those that no payment can cause count for all keys. The counts are in
+// key that caused them. Failures that no payment can cause count for all keys. The counts are in
 // memory, and begin anew with every configuration.
 type breakers struct {
 	most int

@@ -20,7 +20,7 @@ func ready(c *facilitator.Client, key string) error {
 	return err
 }
 
-// One key's requests make the facilitator fail. Its payments stop, and those of other keys go on.
+// A key's requests make the facilitator fail. Its payments stop, and those of other keys go on.
 func TestOneKeyCannotStopOthers(t *testing.T) {
 	t.Parallel()
 	var fault atomic.Pointer[http.HandlerFunc]

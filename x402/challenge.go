@@ -77,7 +77,7 @@ func DecodeHeader(value string) (Challenge, error) {
 }
 
 // DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
-// header. One object of a framework may be around it: see wrappers. Errors are as for DecodeHeader.
+// header. At most one object of a framework may be around it: see wrappers. Errors are as for DecodeHeader.
 func DecodeBody(b []byte) (Challenge, error) {
 	b = bytes.TrimPrefix(b, byteOrderMark)
 	if strictjson.Kind(b) != '{' {

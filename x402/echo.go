@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/internal/strictjson"
 )
 
-// maxWords bounds the texts for people in an echo that would be too large otherwise, in bytes. One large
+// maxWords bounds the texts for people in an echo that would be too large otherwise, in bytes. A large
 // facilitator refuses longer descriptions.
 const maxWords = 500
 
@@ -71,8 +71,8 @@ func identifierOf(extensions json.RawMessage) json.RawMessage {
 	return object{{identifier, object{{"info", info}}.json()}}.json()
 }
 
-// briefly returns a resource with its URL, its type and the beginning of its description. One that is
-// short, or is no object, stays.
+// briefly returns a resource with its URL, its type and the beginning of its description. A resource
+// that is short, or is no object, stays.
 func briefly(resource json.RawMessage) json.RawMessage {
 	if len(resource) <= maxWords || strictjson.Kind(resource) != '{' || !json.Valid(resource) {
 		return resource
@@ -98,7 +98,7 @@ func (o Offer) brief() Offer {
 	return o
 }
 
-// only returns these members of the object. Of texts for people it keeps the beginning.
+// only returns these members of the object. It keeps the beginning of texts for people.
 func (o object) only(keys ...string) object {
 	var out object
 	for _, key := range keys {
@@ -166,9 +166,9 @@ func requiresID(extensions json.RawMessage) bool {
 	return err == nil && required(info)
 }
 
-// Within returns the offer as payloads of the challenge echo it, with the id where the seller wants one. What
-// need not be echoed is left out if the offer's JSON form would have more than so many bytes: first the length
-// of descriptions, then optional extensions. The error is that of Check, or ErrTooLarge.
+// Within returns the offer as payloads of the challenge echo it, with the id where the seller wants one. If
+// the offer's JSON form would have more than so many bytes, it leaves out what need not be echoed: first the
+// length of descriptions, then optional extensions. The error is that of Check, or ErrTooLarge.
 func (n Identification) Within(o Offer, most int) (Offer, error) {
 	if err := n.Check(o.Version); err != nil {
 		return Offer{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What sellers do not need is left out of an offer that would be too large, and nothing of one that is not.
+// An offer that would be too large goes without the parts that sellers do not need. Any other stays whole.
 func TestOfferWithin(t *testing.T) {
 	t.Parallel()
 	const most = 8 << 10

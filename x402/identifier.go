@@ -70,8 +70,8 @@ func withID(info json.RawMessage, id string) json.RawMessage {
 }
 
 // placeOfID reports whether the id has a place in the extension, and whether the seller requires
-// one. Without a place the error says why; it is nil when the extension is not advertised. What
-// readers could read in two ways counts as required.
+// one. Without a place the error says why; it is nil when the extension is not advertised. An
+// extension that readers could read in two ways counts as required.
 func placeOfID(extensions json.RawMessage, id string) (place, needed bool, err error) {
 	extension, err := find(extensions, identifier)
 	if extension == nil || err != nil {

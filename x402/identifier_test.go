@@ -30,7 +30,7 @@ func identifiedBy(o x402.Offer, id string) (x402.Offer, error) {
 	return x402.Challenge{Version: 2, Extensions: o.Extensions}.Identify(id).Within(o, 1<<20)
 }
 
-// The id goes into info, of which every other byte is echoed as it came. What stands beside info is not echoed.
+// The id goes into info, of which every other byte is echoed as it came. Members beside info are not echoed.
 func TestIDIsAdded(t *testing.T) {
 	t.Parallel()
 	const begin, end = `{"payment-identifier":{"info":{`, `}}}`

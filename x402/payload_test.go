@@ -178,7 +178,7 @@ func TestBadPayloads(t *testing.T) {
 	}
 }
 
-// What fits is decided by the form that is kept, also where it need not be made.
+// Fits goes by the form that is kept, even where it need not make that form.
 func TestOfferFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -59,7 +59,7 @@ func (a Authorization) NonceSlot() (word [32]byte, bit uint) {
 const invalidateFunction = "invalidateUnorderedNonces(uint256,uint256)"
 
 // GiveUpCall returns the data of a call of Permit2 after which the authorization moves nothing any more.
-// The owner must send it. One that was used before stays used.
+// The owner must send it. An authorization that was used before stays used.
 func (a Authorization) GiveUpCall() []byte {
 	place, bit := a.NonceSlot()
 	var mask [32]byte

@@ -28,7 +28,7 @@ func officialPayloads(t *testing.T) []official {
 	return all
 }
 
-// What the official clients sign is what purser signs, and they write the payload as purser does.
+// The official clients sign the same bytes as purser, and write the payload as purser does.
 func TestOfficialPermit2Payloads(t *testing.T) {
 	t.Parallel()
 	for _, v := range officialPayloads(t) {

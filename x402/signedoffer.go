@@ -35,7 +35,7 @@ func (e *SignedOfferError) Error() string {
 // OfferWord says what the signed offers of a challenge say of one requirement.
 type OfferWord int
 
-// What signed offers can say.
+// Signed offers can say these words.
 const (
 	OfferNone      OfferWord = iota // the seller has signed none
 	OfferUnchecked                  // only others can check them: see [Challenge.SignedOffer]
@@ -203,7 +203,7 @@ func readSignedOffer(raw json.RawMessage) (*signedOffer, error) {
 	return o, nil
 }
 
-// readTerms parses the texts. One that cannot be read is no error: the offer then fits none.
+// readTerms parses the texts. A text that cannot be read is no error: the offer then fits no requirement.
 func (o *signedOffer) readTerms() {
 	o.terms.Network = v1Name(o.network)
 	var err error

@@ -45,7 +45,7 @@ func honestOffer(s x402test.Seller, until int64) x402test.Fields {
 	}
 }
 
-// What the payee has signed may be paid; what differs from it may not.
+// Terms that the payee has signed may be paid; terms that differ may not.
 func TestSignedOffers(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -164,7 +164,7 @@ func TestSignedOffersInTwoWays(t *testing.T) {
 	}
 }
 
-// Of several requirements, each needs an offer of its own once the seller signs.
+// Once the seller signs, each of several requirements needs an offer of its own.
 func TestSignedOffersOfSeveralRequirements(t *testing.T) {
 	t.Parallel()
 	s := x402test.NewSeller(t)

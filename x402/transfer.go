@@ -41,7 +41,7 @@ func (a Authorization) Call(s Signature) []byte {
 }
 
 // Cancellation is the EIP-3009 message CancelAuthorization. Once it is used, the authorization with
-// its nonce moves nothing any more. One that was used before stays used.
+// its nonce moves nothing any more. An authorization that was used before stays used.
 type Cancellation struct {
 	Authorizer Address `json:"authorizer"`
 	Nonce      Nonce   `json:"nonce"`

@@ -11,8 +11,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SignTransaction has the wallet's account sign a transaction, which the signer does not send. What it
-// gives back must be this transaction, signed by the account. An error is pay.ErrNoAddress or a
+// SignTransaction has the wallet's account sign a transaction, which the signer does not send. The
+// signer must give back this transaction, signed by the account. An error is pay.ErrNoAddress or a
 // *pay.SignerError.
 func (s *Signer) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transaction) (pay.SignedTransaction, error) {
 	if err := s.remote.CheckWallet(w, pay.Message{From: t.From}); err != nil {

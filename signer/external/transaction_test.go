@@ -18,8 +18,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// A signer outside signs transactions, and gives them as text or in an object. What is not the transaction
-// that was asked for is an error.
+// A signer outside signs transactions, and gives them as text or in an object. Any other transaction than
+// the one asked for is an error.
 func TestSignsTransactions(t *testing.T) {
 	t.Parallel()
 	key, other := newStub(t, 1).keys[0], newStub(t, 1).keys[0]
