@@ -32,7 +32,7 @@ func curlCommand(o order, target string) []string {
 	return append(command, target)
 }
 
-// curled reads the last answer that curl got. Those of a tunnel come before it.
+// curled reads the last answer that curl got. Answers of a tunnel come before it.
 func curled(t *testing.T, stdout, stderr string) answer {
 	t.Helper()
 	last := strings.Replace(stderr[strings.LastIndex("\n"+stderr, "\nHTTP/"):], "HTTP/2 ", "HTTP/2.0 ", 1)

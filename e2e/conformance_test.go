@@ -29,8 +29,8 @@ var (
 	// sidecar door do not. Caddy asks for gzip where the client does not say, and unpacks it. The forward proxy answers
 	// Expect itself, because it reads the body for the upstream.
 	meantInRequests = []string{"Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Accept-Encoding", "Expect", "Payment-Signature"}
-	// Caddy, and purser as a reverse proxy, say "Server: Caddy" where the upstream says nothing. What purser says of a 402
-	// is in headers of its own.
+	// Caddy, and purser as a reverse proxy, say "Server: Caddy" where the upstream says nothing. purser has headers of
+	// its own for what it says of a 402.
 	meantInAnswers = []string{"Via", "Server", "Purser-Declined", "Purser-Declined-Detail", "Date"}
 )
 
@@ -394,7 +394,7 @@ func (d door) exchange(t *testing.T, e exchange, id string, meant []string) seen
 	return got
 }
 
-// What goes through purser arrives as it does through Caddy's own reverse proxy, on both sides, whichever door it takes.
+// Requests and answers arrive through each door of purser as they do through Caddy's own reverse proxy.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conform(t, &origin{exchanges: exchanges(), seen: map[string]seen{}}, meantInAnswers, nil)

@@ -266,8 +266,8 @@ func (d *drain) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// What is not done when the grace period is over is open in the journal, and recovery's to close after the next start: what
-// the parties still settle is booked, and what they do not is void. The process ends in time, and another signal in between
+// A payment that is not done when the grace period is over is open in the journal. After the next start, recovery books
+// it if the parties still settle it, and voids it if not. The process ends in time, and another signal in between
 // changes nothing.
 func TestEndLeavesTheRestToRecovery(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func (e *edge) connect(p *payer, target string) (net.Conn, int, http.Header) {
 	return c, resp.StatusCode, resp.Header
 }
 
-// What comes from clients that mean no good keeps no honest one waiting, and takes a bounded part of the machine.
+// Clients that mean no good keep no honest one waiting, and take a bounded part of the machine.
 // Without t.Parallel: what is measured is this purser's.
 func TestEdge(t *testing.T) {
 	e := startEdge(t)

@@ -53,7 +53,7 @@ func (p *payer) receiptOf(t *testing.T, id string) *signedReceipt {
 	return one.Payment.SignedReceipt
 }
 
-// What the official seller signs is what purser reads, and its receipt stays with the payment.
+// purser reads what the official seller signs, and keeps its receipt with the payment.
 func TestSignedOfferAndReceipt(t *testing.T) {
 	t.Parallel()
 	s, p := startExtensions(t), sharedPurser(t)
@@ -177,7 +177,7 @@ func startMember(t *testing.T) (*purser, seller) {
 	return p, s
 }
 
-// What was paid once is served for a signature, and no money moves.
+// A page that was paid once is served for a signature, and no money moves.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	p, s := startMember(t)

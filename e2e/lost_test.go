@@ -91,7 +91,7 @@ func TestPayRepeatedAfterALostSettlement(t *testing.T) {
 	}
 }
 
-// What an agent behind the proxy can lose, and where.
+// An agent behind the proxy repeats its request after each loss that can happen to it.
 func TestProxyRequestRepeated(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)

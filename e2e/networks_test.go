@@ -17,8 +17,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// One purser pays official sellers on several networks, each with a chain, an RPC and a facilitator of
-// its own, and with USDC's address there.
+// A single purser pays official sellers on several networks, each with a chain, an RPC and a
+// facilitator of its own, and with USDC's address there.
 func TestSeveralNetworks(t *testing.T) {
 	t.Parallel()
 	type place struct {

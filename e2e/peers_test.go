@@ -40,7 +40,7 @@ func TestOfficialClientPaysOfficialSeller(t *testing.T) {
 	}
 }
 
-// What package x402 signs is what official sellers take, and they give a receipt that it understands.
+// Official sellers take what package x402 signs, and give a receipt that it understands.
 func TestOfficialSellersTakeOurPayloads(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -22,7 +22,7 @@ func TestPermit2AtEveryFailpoint(t *testing.T) {
 		failpoint.Decided, failpoint.Journaled, failpoint.Signed, failpoint.Departing, failpoint.ProxySending, failpoint.ProxyWritten,
 		failpoint.ProxyAnswered, failpoint.ReceiptSeen, failpoint.ProxyFinishing, failpoint.Recording, failpoint.Recorded, failpoint.Releasing,
 	}
-	// Those of upto are booked by recovery, from what the chain tells.
+	// Recovery books payments of upto, from what the chain tells.
 	charged := []string{failpoint.ProxyAnswered, failpoint.RecoveryAcquired, failpoint.RecoveryLooked, failpoint.RecoveryRecorded}
 	const charge = 321
 

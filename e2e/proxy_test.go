@@ -38,7 +38,7 @@ func requirePaidAnswer(t *testing.T, got answer, o order, p *payer) {
 	})
 }
 
-// What is not for the proxy to pay comes through as the seller sent it.
+// An answer that is not for the proxy to pay comes through as the seller sent it.
 func TestProxyLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)

@@ -78,7 +78,7 @@ func (p *purser) newPayer(t *testing.T) *payer {
 	t.Helper()
 	var created answer
 	process.Eventually(t, 90*time.Second, func() string {
-		// One address may make sixty keys a minute, and the tests share theirs.
+		// An address may make sixty keys a minute, and the tests share theirs.
 		if created = send(t, direct, "POST", p.URL("/api-keys"), `{"label":"e2e"}`); created.Status == http.StatusTooManyRequests {
 			return created.Body
 		}

@@ -111,7 +111,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	for _, who := range payers {
 		everything(who, "before")
 	}
-	// One payment is open in the backup, and settles afterwards, however long all the others take until then.
+	// A payment is open in the backup, and settles afterwards, however long all the others take until then.
 	patient, err := env.startSeller("seller-v2.mjs", env.facilitator, map[string]string{"MAX_TIMEOUT": "300"})
 	if err != nil {
 		t.Fatal(err)

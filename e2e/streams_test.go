@@ -70,7 +70,8 @@ func TestFirstEvent(t *testing.T) {
 		}
 		plain := door{"caddy", plainly(t), d.base(viaCaddy, scheme)}
 		for _, way := range d.ways(t, scheme) {
-			// The best of each counts. What is held back is late every time; what other tests delay is not.
+			// The best of each counts. An event that is held back is late every time; one that other tests
+			// delay is not.
 			took, caddy := time.Hour, time.Hour
 			late := func() bool { return took > 2*caddy+20*time.Millisecond }
 			for n := 0; n < 7 || n < 50 && late(); n++ {
@@ -192,7 +193,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// What is much more than the memory that purser may have goes through it.
+// A download of much more than the memory that purser may have goes through it.
 func TestDownloadInConstantMemory(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

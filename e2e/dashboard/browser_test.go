@@ -18,8 +18,8 @@ type errand func(args json.RawMessage) (any, error)
 // scriptTime bounds a script.
 const scriptTime = 10 * time.Minute
 
-// drive runs one of the scripts here, which drives a browser, and fails if it does. What it prints is the test's log.
-// vars are names and values of its environment in turn.
+// drive runs one of the scripts here, which drives a browser, and fails if it does. The script's output is the test's
+// log. vars are names and values of its environment in turn.
 func drive(t *testing.T, script string, errands map[string]errand, vars ...string) {
 	t.Helper()
 	chromium := needBrowser(t)

@@ -151,8 +151,8 @@ func (v *visitor) firstByte(path string) {
 	})
 }
 
-// repeated measures something five times, and up to twenty while all times are above the bound. What takes long does so
-// each time; what else the machine does passes.
+// repeated measures something five times, and up to twenty while all times are above the bound. A slow page is slow
+// each time; other work of the machine passes.
 func (v *visitor) repeated(what string, once func() time.Duration) {
 	v.t.Helper()
 	var took []time.Duration

@@ -165,7 +165,7 @@ func TestTheClockJumpsBeforeARepeat(t *testing.T) {
 	}
 }
 
-// One Date that is wrong stops no payments, and many do only until a right one has come.
+// A single wrong Date stops no payments. Many stop them only until a right one has come.
 func TestAWildDateStopsNothingForLong(t *testing.T) {
 	t.Parallel()
 	in := install(t, newGround(t))

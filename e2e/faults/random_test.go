@@ -34,7 +34,7 @@ type wish struct {
 	story []string
 }
 
-// trouble picks the faults of one installation. What an order meets depends on the seed, the order and how often it
+// trouble picks the faults of one installation. An order's faults depend on the seed, the order and how often it
 // came, and not on what else goes on.
 type trouble struct {
 	seed        uint64

@@ -19,8 +19,8 @@ type pass struct {
 	turn  int
 }
 
-// String is the pass as failpoint.KillAt. What belongs to an order counts from where it comes to the journal: recovery
-// uses the store as well.
+// String is the pass as failpoint.KillAt. A pass of the store counts from where its order comes to the journal:
+// recovery uses the store as well.
 func (p pass) String() string {
 	if strings.HasPrefix(p.place, "store/") {
 		return fmt.Sprintf("%s>%s:%d", failpoint.Decided, p.place, p.turn)

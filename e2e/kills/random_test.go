@@ -29,9 +29,9 @@ const (
 	// downTime bounds the pauses of a run before a purser is started again. With the time until payments expire and a run
 	// on an idle machine they stay below insistence, so that customers without keys ask again after each kill.
 	downTime = 40 * time.Second
-	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
-	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many
-	// are never asked for again.
+	// down is the percentage of deaths that some time without a purser follows. cutOff is that of requests that
+	// customers with keys cut off: a customer without one that leaves cannot know whether it was answered. dropped is
+	// that of orders that are never asked for again.
 	down, cutOff, dropped = 15, 10, 10
 )
 

@@ -4,5 +4,5 @@
 // The books must equal the chain, and the budget must be spent exactly. The pursers are test builds with a clock
 // that is set forward once the load is over, so that nothing waits for authorizations to expire.
 //
-// What the store does by itself is tested in pgstore, and deaths at chosen places in e2e/kills.
+// Package pgstore tests the store by itself, and e2e/kills deaths at chosen places.
 package nodes

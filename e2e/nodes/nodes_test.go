@@ -22,9 +22,9 @@ const (
 	between = 3 * time.Second
 )
 
-// Three nodes spend from one budget at all doors. One is killed every few seconds and started again, and the database is
-// killed under load. The budget is spent to the last order and no further. Each order is paid for once at most, and
-// each transfer is in the books.
+// Three nodes spend from one budget at all doors. A node is killed every few seconds and started again, and the
+// database is killed under load. The budget is spent to the last order and no further. Each order is paid for once at
+// most, and each transfer is in the books.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
 	first := *seed
@@ -81,7 +81,7 @@ func TestNodesAreKilled(t *testing.T) {
 		t.Errorf("%d kills and %d restarts of the database", kills, restarted)
 	}
 
-	// What kills have left open comes back to the budget when it is void, and is spent again.
+	// A payment that a kill has left open frees its budget when it is void, and the money is spent again.
 	for {
 		_, chain := w.settle(t)
 		moved := len(chain.Transfers)

@@ -16,7 +16,7 @@ import (
 )
 
 // Receivers that are slow, down, faulty, redirect, are at a private address or refuse mail hold up no other, and
-// purser says what is wrong with each. What fails for a while is delivered later.
+// purser says what is wrong with each. A notice that fails for a while is delivered later.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	chat, post := startChat(t), startMail(t)

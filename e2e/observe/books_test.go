@@ -45,7 +45,7 @@ func (s *sandbox) booked() (sum int64, n int) {
 	return sum, len(spend.Events)
 }
 
-// What the counters say was spent is what the events say, and what the token's contract moved, over a reload too.
+// The counters, the events and the token's contract agree on what was spent, over a reload too.
 func TestMetricsAgreeWithTheBooksAndTheChain(t *testing.T) {
 	t.Parallel()
 	s := startSandbox(t)

@@ -46,7 +46,7 @@ func TestPrometheusFiles(t *testing.T) {
 	promtool(t, "", "test", "rules", "alerts_test.yml")
 }
 
-// What is paid moves the metrics as it should; what others make up becomes no label; and when the
+// Payments move the metrics as they should, and texts that others make up become no label. When the
 // facilitator is killed, the metrics of the real process raise the alert, and no other.
 func TestMetricsFollowThePayments(t *testing.T) {
 	t.Parallel()

@@ -64,9 +64,9 @@ func (b builder) fromBinary(t *testing.T, binary string) image {
 // goPlace is the path of Go in the image that replaces Go's official one.
 const goPlace = "/golang"
 
-// fromSource builds the image that the Containerfile makes when it is asked for nothing else. What it builds in is not
-// Go's image, which only a registry has, but an empty one that the programs and the Go of this system are mounted into,
-// with Go's caches.
+// fromSource builds the image that the Containerfile makes when it is asked for nothing else. It does not build in Go's
+// image, which only a registry has. It mounts the programs and the Go of this system into an empty one, with Go's
+// caches.
 func (b builder) fromSource(t *testing.T) image {
 	t.Helper()
 	const base, tag = "localhost/purser-ship-go", "purser-ship-source"

@@ -218,7 +218,7 @@ func TestManifests(t *testing.T) {
 		if !strings.Contains(string(text), "kind: NetworkPolicy") {
 			t.Errorf("%s has no network policy", path)
 		}
-		// What is misspelt or missing must be noticed.
+		// The check must notice a setting that is misspelt or missing.
 		wrongs := map[string]string{
 			"readOnlyRootFilesystem": "readonlyRootFileSystem", "readOnlyRootFilesystem: true": "readOnlyRootFilesystem: false",
 			"terminationGracePeriodSeconds: 45": "terminationGracePeriodSeconds: 30", "runAsNonRoot: true": "runAsNonRoot: false",

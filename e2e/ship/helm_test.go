@@ -141,7 +141,7 @@ affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
 priorityClassName: high
 `
 
-// What would lose money, or would not work, is refused with a reason.
+// The chart refuses settings that would lose money or would not work, and says why.
 func TestChartRefuses(t *testing.T) {
 	h := helm(t)
 	for setting, reason := range map[string]string{

@@ -62,7 +62,7 @@ type container struct {
 	settings []string
 }
 
-// TestInsideImage is run by TestImage and TestImageFromSource. What purser may write to are its volume and /tmp.
+// TestInsideImage is run by TestImage and TestImageFromSource. purser may write to its volume and /tmp only.
 func TestInsideImage(t *testing.T) {
 	text := os.Getenv(insideVariable)
 	if text == "" {
@@ -164,7 +164,7 @@ func (c container) furnish(t *testing.T, authority string) {
 	if err := unix.Statfs(c.Root, &is); err != nil {
 		t.Fatal(err)
 	}
-	// What the folder's file system forbids cannot be allowed again.
+	// A remount cannot allow what the folder's file system forbids.
 	kept := uintptr(is.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
 	mount("", c.Root, unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|kept)
 	if err := os.WriteFile(filepath.Join(c.Root, "etc/hosts"), nil, 0o644); !errors.Is(err, unix.EROFS) {

@@ -64,7 +64,7 @@ func install(t *testing.T, settings, shell []string, script string, arguments ..
 	return try(t, runTime, settings, shell[0], all...)
 }
 
-// One command installs the release, in every shell, and what it installs buys.
+// A single command installs the release, in every shell, and the installed purser buys.
 func TestInstall(t *testing.T) {
 	here(t)
 	_, script := releases(t, distFolder(t))
@@ -93,7 +93,7 @@ func TestInstall(t *testing.T) {
 	p.End(t)
 }
 
-// What is not the release's is not installed.
+// The script installs nothing that is not the release's.
 func TestInstallRefuses(t *testing.T) {
 	archive := here(t)
 	whole := distFolder(t)

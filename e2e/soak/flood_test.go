@@ -31,7 +31,7 @@ type flood struct {
 
 const flooder, other = 0, 1 // keys
 
-// What floods: how many clients at a time.
+// The flood has so many clients at a time.
 const (
 	repeaters = 8 // attempts under one idempotency key
 	fatteners = 8 // attempts with large challenges, each for another URL

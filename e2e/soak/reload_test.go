@@ -216,7 +216,8 @@ func (s *steady) begin(ctx context.Context) {
 	}
 }
 
-// lasting starts what lasts longer than all reloads together. What it returns waits for the end of it, and checks it.
+// lasting starts what lasts longer than all reloads together. The returned function waits for the end of it, and
+// checks it.
 func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
 	t.Helper()
 	const events, megabytes = 70, 35

@@ -87,7 +87,8 @@ func TestSoak(t *testing.T) {
 	p.End(t)
 }
 
-// What may be left after the load that was not there before: the runtime's own, and connections that monitoring keeps.
+// So many may be left after the load that were not there before: the runtime's own, and connections that monitoring
+// keeps.
 const (
 	leftGoroutines = 8
 	leftFiles      = 8

@@ -108,8 +108,8 @@ func TestReloadChangesPolicy(t *testing.T) {
 }
 
 // The facilitator and the ports of the sites change while payments are in flight. A settlement ends at the facilitator where it
-// began, and what is in flight at the old ports ends there, before they are closed. What begins after the reload comes to the
-// new ones.
+// began, and what is in flight at the old ports ends there, before they are closed. A request after the reload comes to
+// the new ones.
 func TestReloadMoves(t *testing.T) {
 	t.Parallel()
 	s := startSmall(t, 6)
@@ -140,8 +140,8 @@ func TestReloadMoves(t *testing.T) {
 	s.sound(t, 17, 0)
 }
 
-// With another data directory, what is in flight ends in the old store, and the keys are those of the new one. What the old store
-// has open is closed when it comes back.
+// With another data directory, what is in flight ends in the old store, and the keys are those of the new one. The old
+// store's open payments are closed when it comes back.
 func TestReloadChangesStore(t *testing.T) {
 	t.Parallel()
 	s := startSmall(t, 6)

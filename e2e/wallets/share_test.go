@@ -16,7 +16,7 @@ import (
 )
 
 // Twenty keys, each of which may spend 1 USDC, draw from one wallet that holds 0.53. They spend exactly
-// that, all at once. What is left over is declined, by purser: no seller gets a payment that fails. Each key has two
+// that, all at once. purser declines what is left over: no seller gets a payment that fails. Each key has two
 // workers that buy the same, and say that each call is a purchase.
 func TestTwentyKeysOneWallet(t *testing.T) {
 	w := newWorld(t)
