@@ -134,7 +134,7 @@ func TestTheLimitIsRaised(t *testing.T) {
 	}
 }
 
-// Of two people who answer at once, the second sees what the first did.
+// If two people answer at once, the second sees what the first did.
 func TestTwoPeopleAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,6 +1,6 @@
 // Package dashboard serves purser's pages for people (docs/design.md §5). They show spend, keys,
 // wallets, limits and the plan, and change keys and wallets. The server makes them with
-// html/template. One small script copies texts, and htmx polls for news.
+// html/template. A small script copies texts, and htmx polls for news.
 //
 // Package session does sign-in and sessions. Package pay makes all decisions and changes; this
 // package only presents them. Visitors see only their own organization: an id of another

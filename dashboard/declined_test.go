@@ -58,7 +58,7 @@ func TestDeclined(t *testing.T) {
 	ada.get("/dashboard/declined.csv?from=x").is(400)
 }
 
-// What the doors tell the payer is on the page once it is written.
+// The page shows the declines that the doors tell the payer, once they are written.
 func TestDeclinedByThePayer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -126,7 +126,7 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 	}
 }
 
-// What is wrong stands beside its field, which keeps what was typed, and nothing is saved.
+// A fault stands beside its field, which keeps what was typed, and nothing is saved.
 func TestWrongLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bounded)
@@ -165,7 +165,7 @@ func TestWrongLimits(t *testing.T) {
 	}
 }
 
-// Of two people who change a key at the same time, the second one is told, and keeps what was typed.
+// If two people change a key at the same time, the second one is told, and keeps what was typed.
 func TestLimitsChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bounded)

@@ -77,7 +77,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("bob has changed something: %+v, %v", all, err)
 	}
 
-	// What a viewer may not do has no button.
+	// A viewer sees no button for what a viewer may not do.
 	for at, buttons := range map[string][]string{
 		"/dashboard/keys":                 {"Create key", "Link key"},
 		"/dashboard/keys/" + ada.key.ID:   {"Pause key", "Revoke key", "Reveal key", "Change limits"},

@@ -86,7 +86,7 @@ func TestNoOrganizationIsNotAll(t *testing.T) {
 	}
 }
 
-// What an operator changes is the operator's in the audit, and is told apart from commands.
+// The audit names the operator for an operator's changes, and tells them from those by commands.
 func TestOperatorsChangeThings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

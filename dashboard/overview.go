@@ -16,8 +16,8 @@ import (
 
 const feedLength = 12
 
-// news holds the parts of the overview that are kept fresh. One poll replaces all of them, so that no
-// figure is older than another.
+// news holds the parts of the overview that are kept fresh. Each poll replaces all of them, so that
+// no figure is older than another.
 type news struct {
 	figures
 	Attention    []attention

@@ -33,8 +33,8 @@ type visit struct {
 	now time.Time
 }
 
-// operator reports whether the visitor sees what the operator sees. What the visitor may change is
-// another question: see needs.
+// operator reports whether the visitor sees what the operator sees. The visitor's right to change
+// things is another question: see needs.
 func (v visit) operator() bool { return v.All }
 
 // scope says whose keys the visitor sees. Every page reads the books through it.

@@ -233,7 +233,7 @@ func stateOf(p *pay.Payment) state {
 	return state{"Open", "open"}
 }
 
-// command is a line to copy. What describes it for screen readers.
+// command is a line to copy. Its What describes it for screen readers.
 type command struct{ ID, Text, What string }
 
 func commands(lines ...[2]string) []command {

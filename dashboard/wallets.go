@@ -20,8 +20,8 @@ func walletName(w pay.Wallet) string {
 	return short(w.Address.String())
 }
 
-// walletLinks links wallets that a key may use. One that is lent to it may be another organization's,
-// and has no page here.
+// walletLinks links wallets that a key may use. A wallet that is lent to the key may be another
+// organization's, and has no page here.
 func (d *dashboard) walletLinks(ctx context.Context, v visit, k pay.Key, wallets []pay.Wallet) (list []link, err error) {
 	for _, w := range wallets {
 		path := walletPath(w.ID)

@@ -132,7 +132,7 @@ func TestWithdrawRefuses(t *testing.T) {
 	review, order := ada.reviewed(path, "to", second.Address.String(), "amount", "1")
 	review.is(200, "own wallet", second.ID)
 
-	// What is not the review of this session about this wallet, and of now, sends nothing.
+	// Only this session's present review of this wallet sends anything.
 	other := *ada
 	other.session = ada.signedIn("stolen")
 	for name, got := range map[string]seen{
@@ -156,7 +156,7 @@ func TestWithdrawRefuses(t *testing.T) {
 		t.Errorf("%d transfers", w.chain.settled)
 	}
 
-	// What is reserved for open payments stays.
+	// Money that is reserved for open payments stays.
 	w.chain.set(func(l *ledger) { l.unclear = true })
 	_, _ = w.try(ada.key, "https://api.example.com/open", "", "500000")
 	ada.post(path+"/withdraw", "to", home, "amount", "1.6").is(http.StatusUnprocessableEntity, "0.5 USDC of it is reserved for open payments")

@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// An organization's limits hold at every door. One payer serves the REST API and the calls of the
-// dashboard.
+// An organization's limits hold at every door. The same payer serves the REST API and the calls of
+// the dashboard.
 
 const (
 	keyLimit    = "API key limit reached for your plan"

@@ -181,7 +181,8 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	return want, err
 }
 
-// maxAmount reads the most that the caller wants to pay. What cannot be read is refused: the caller counts on it.
+// maxAmount reads the most that the caller wants to pay. It refuses an unreadable text: the caller counts
+// on it.
 func maxAmount(r *http.Request) (*x402.Amount, error) {
 	values := r.Header.Values("Purser-Max-Amount")
 	if len(values) == 0 {

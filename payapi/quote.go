@@ -25,7 +25,7 @@ type payer struct {
 	Address string `json:"address,omitempty"`
 }
 
-// quote serves POST /v1/quote. What POST /v1/pay would refuse gets the same refusal.
+// quote serves POST /v1/quote. A request that POST /v1/pay would refuse gets the same refusal.
 func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
 	if err := a.payer.MayQuote(key.ID); err != nil {
 		return reply{}, err

@@ -102,7 +102,7 @@ func TestReceipt(t *testing.T) {
 	if len(events) != 1 || events[0]["payment_id"] != id || events[0]["amount"] != "5" {
 		t.Errorf("events %v", events)
 	}
-	// One transaction pays once.
+	// A transaction pays once.
 	second := w.call("POST", "/v1/pay", other, order(5, "settlement", "seller")).is(200, "").text("payment.id")
 	w.call("POST", "/v1/payments/"+second+"/receipt", other, receipt(nil)).is(200, "").want("payment.state", "open")
 }

@@ -18,7 +18,7 @@ const (
 	LinkTime = 5 * time.Minute
 	// maxLinks bounds the links that wait. A new one removes the oldest.
 	maxLinks = 16
-	// wrongLinks bounds the links that do not work and that one client may try in a minute. One that
+	// wrongLinks bounds the links that do not work and that one client may try in a minute. A link that
 	// works is never refused, or a program on the operator's machine could keep the operator out.
 	wrongLinks = 20
 )

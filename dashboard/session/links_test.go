@@ -85,7 +85,7 @@ func TestALinkWorksOnceAndForFiveMinutes(t *testing.T) {
 	}
 }
 
-// Of many who press at once, one gets in.
+// If many visitors press at once, one gets in.
 func TestALinkIsOnlyForOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -118,8 +118,8 @@ func (p people) of(issuer string, s standing) membership {
 	return m
 }
 
-// shared returns the organization that a person shares. Of several groups, the first by its bytes
-// counts: providers do not keep an order.
+// shared returns the organization that a person shares. If several groups match, the first by its
+// bytes counts: providers do not keep an order.
 func (p people) shared(issuer string, s standing) (m membership) {
 	kind := "group"
 	switch _, domain, _ := strings.Cut(s.Email, "@"); {

@@ -105,8 +105,8 @@ func TestPeopleOptions(t *testing.T) {
 
 var organization = regexp.MustCompile(`org_[-0-9a-f]+`)
 
-// People of one domain or group share an organization with its keys. Of several groups the first by
-// its bytes counts, in whatever order the provider sends them.
+// People of one domain or group share an organization with its keys. If several groups match, the
+// first by its bytes counts, in whatever order the provider sends them.
 func TestSharedOrganizations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listing(session.PeopleOptions{Organization: "group:team-", Owners: "*"}))
@@ -163,7 +163,7 @@ func TestRolesFollowTheLists(t *testing.T) {
 			t.Errorf("not %s: %s", want, b.get("/dashboard/").text)
 		}
 	}
-	// One who sees all no longer has an organization, and signs in for it.
+	// A visitor who no longer sees all needs an organization, and signs in for it.
 	if _, b.handler = w.newGate(); b.get("/dashboard/").status != http.StatusSeeOther {
 		t.Error("still in")
 	}

@@ -22,7 +22,7 @@ const (
 	tokenLength = 43
 	// sessionCookie keeps a session's token.
 	sessionCookie = "purser"
-	// out replaces the token in the cookie of a browser that has signed out. Such a browser goes to
+	// out replaces the token in the cookie of a browser that has signed out. That browser goes to
 	// the provider only after a click.
 	out = "out"
 )
@@ -172,8 +172,8 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 			return Visitor{}, false, nil
 		}
 		v.Account = a
-		// The lists may have changed. What they allow now counts, but no session goes from one organization
-		// to another: sign-in makes what is not there yet.
+		// The lists may have changed. The present lists count, but no session goes from one organization to
+		// another: sign-in makes what is not there yet.
 		v.as(g.people.of(a.Issuer, rec.Standing))
 		if has := v.Account.OrganizationID; (has != rec.Organization || has == "" && !v.All) && g.admits(v) {
 			return Visitor{}, false, nil
