@@ -90,7 +90,7 @@ func TestApprovalRaisesTheLimit(t *testing.T) {
 	w.run("approvals approve "+host.ID+" --raise-limit", "limit not raised: there is nothing to raise: once this payment is made")
 }
 
-// Ids may be given by their beginnings. What fits several finds none.
+// Ids may be given by their beginnings. A beginning that fits several finds none.
 func TestApprovalsByTheBeginningOfTheirIDs(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("research")

@@ -134,7 +134,7 @@ func TestExportOfAnotherProvider(t *testing.T) {
 	w.run("audit", "!wallet.export")
 }
 
-// What does not fit is refused, and the endpoint says why.
+// The endpoint refuses a request that does not fit, and says why.
 func TestExportAndImportRefuse(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("research")

@@ -113,7 +113,7 @@ func TestPolicies(t *testing.T) {
 		},
 	})
 
-	// Of changes at the same time, none is lost.
+	// Changes at the same time are all kept.
 	const n = 16
 	var calls sync.WaitGroup
 	for i := range n {
@@ -220,7 +220,7 @@ func TestKeys(t *testing.T) {
 		request{"GET", "/payments/a%2Fb%2Fresolve", "", 404, ""},
 		request{"POST", "/payments/%00/resolve", `{"as":"void","reason":"x"}`, 404, ""},
 	)
-	// What a page in a browser can send without being asked is not taken.
+	// A page in a browser can send these types without being asked, so none is taken.
 	for _, path := range []string{"/keys", "/backup", "/payments/x/resolve", "/exec"} {
 		for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded"} {
 			if status, text := w.send("POST", path, kind, `{}`); status != 415 {

@@ -52,8 +52,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What a key spent today is told, and what that leaves. A budget that is set during its day or
-// month counts from the beginning.
+// The list tells what a key spent today, and what that leaves. A budget that is set during its day
+// or month counts from the beginning.
 func TestToday(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("research")

@@ -12,7 +12,7 @@ type Organization struct {
 	ID      string       `json:"id"`
 	Plan    pay.PlanName `json:"plan"`
 	Created time.Time    `json:"created_at"`
-	// What it has, and may have. Payments are those of this month.
+	// Keys, Wallets and Payments count what it has, and may have. Payments are those of this month.
 	Keys     Usage `json:"keys"`
 	Wallets  Usage `json:"wallets"`
 	Payments Usage `json:"payments"`

@@ -53,7 +53,7 @@ func TestPayments(t *testing.T) {
 		ids[1]) {
 		t.Errorf("%+v", o)
 	}
-	// What the days leave out does not count.
+	// Payments that the days leave out do not count.
 	for line, want := range map[string][2]string{
 		"--state open --limit 2": {ids[2], ids[0]}, "--since 2d --limit 1": {ids[3], ids[3]},
 		"--until 30d --limit 1": {ids[1], ""},

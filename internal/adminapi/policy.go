@@ -109,7 +109,7 @@ type listAdditions struct {
 
 var additionNames = []string{"add_allow_hosts", "add_deny_hosts", "add_allow_payees", "add_deny_payees"}
 
-// cutAdditions takes the additions out of a patch. What is left is a merge patch.
+// cutAdditions takes the additions out of a patch. The rest is a merge patch.
 func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditions, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &members); err != nil || members == nil {

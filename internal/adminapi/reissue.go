@@ -12,8 +12,8 @@ type ReissuedKey struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"`
 	Label string `json:"label"`
-	// Configured names the settings that have the secret that was replaced, such as PURSER_KEY. What
-	// pays with them pays nothing until they have the new one.
+	// Configured names the settings that have the secret that was replaced, such as PURSER_KEY. A
+	// door that pays with such a setting pays nothing until the setting has the new one.
 	Configured []string `json:"configured,omitempty"`
 	Exec       bool     `json:"exec,omitempty"` // `purser exec` uses the new one by itself
 }

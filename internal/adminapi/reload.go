@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reload is the body of POST /purser/reload. What it leaves out stays as purser was started.
+// Reload is the body of POST /purser/reload. A field that it leaves out stays as purser was started.
 type Reload struct {
 	Config   string   `json:"config,omitempty"` // absolute path of the configuration
 	Adapter  string   `json:"adapter,omitempty"`

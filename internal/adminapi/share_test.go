@@ -24,7 +24,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// One wallet pays for several keys, until it is taken back.
+// A wallet pays for several keys, until it is taken back.
 func TestShare(t *testing.T) {
 	w := newWorld(t)
 	owner := w.key("owner")
@@ -57,7 +57,7 @@ func TestShare(t *testing.T) {
 	if got := w.rule(bare, 10_000, "https://api.example.com/y"); !strings.Contains(got, "no wallet") {
 		t.Errorf("%q", got)
 	}
-	// What is open stays bound to its wallet, and a repeat is served.
+	// An open payment stays bound to its wallet, and a repeat is served.
 	a, err := w.pays(bare, pay.SettleSeller, "task-0", 10_000, "https://api.example.com/x?token=t0ken")
 	if err != nil || a.Payment().ID != open || a.Payment().WalletID != mine.ID {
 		t.Errorf("%v", err)

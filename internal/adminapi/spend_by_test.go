@@ -46,7 +46,7 @@ func TestSpendBy(t *testing.T) {
 	w.fails(map[string]string{"spend --by week": "none of host, task, key, day", "spend --by day --limit 3": "--limit", "spend --by=": "none of"})
 }
 
-// What lists has a command of that name as well.
+// A command that lists has a subcommand list as well.
 func TestListCommands(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("research")

@@ -99,7 +99,7 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 	if text := w.run("payments --key " + made.ID); strings.Count(text, "settled") != 3 {
 		t.Errorf("%s", text)
 	}
-	// What was done, and nothing secret.
+	// The audit has what was done, and nothing secret.
 	w.run("audit --key "+made.ID, "key.create", "wallet.create", "key.pause", "key.resume", "key.revoke",
 		"operator "+operatorName(), "dear", "!pk_", "!"+other.ID)
 }

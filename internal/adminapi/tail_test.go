@@ -27,7 +27,7 @@ func (w *world) tailing(flags ...string) (*bufio.Scanner, <-chan clitest.Outcome
 	return bufio.NewScanner(read), ended
 }
 
-// What happens is told once, in words for people, and the end as well.
+// The command tells each event once, in words for people, and the end as well.
 func TestTail(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("rese\x1b[31march")

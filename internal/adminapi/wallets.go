@@ -56,7 +56,7 @@ const (
 
 // wallets lists those that are in use, or those that were deleted:
 // GET /purser/wallets?key=&deleted=true&after=&limit=. A page may be short, or empty, and not the last:
-// the others are read as well. Those of a key are in the order in which they pay.
+// the others are read as well. A key's wallets are in the order in which they pay.
 func (p *Purser) wallets(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, DefaultWalletPage, maxWalletPage)
@@ -75,7 +75,7 @@ func (p *Purser) wallets(r *http.Request) (any, error) {
 }
 
 // walletsOf lists wallets behind the one with id after: those of a key, or without a key those of all
-// keys, with deleted ones. Of a key it lists the live ones that it may use, or its own deleted ones.
+// keys, with deleted ones. For a key it lists the live ones that the key may use, or its own deleted ones.
 func (p *Purser) walletsOf(ctx context.Context, key, after string, limit int, deleted bool) ([]pay.Wallet, error) {
 	if key == "" {
 		return p.Books.AllWallets(ctx, after, limit)
@@ -122,7 +122,7 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	return shown
 }
 
-// addUse adds what the store knows of a wallet's use. What it cannot tell is as in a wallet without.
+// addUse adds what the store knows of a wallet's use. A figure that it cannot tell is as in a wallet without use.
 func (p *Purser) addUse(ctx context.Context, w pay.Wallet, shown *Wallet) {
 	sum, err := p.Payer.WalletOpen(ctx, w)
 	keys, err2 := p.Books.WalletKeys(ctx, w.ID, "", searchPage)

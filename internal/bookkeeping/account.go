@@ -58,7 +58,7 @@ func component(text string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// KeyNames gives each key its part of account names: that of its label. Of keys with equal names the
+// KeyNames gives each key its part of account names: that of its label. If keys have equal names, the
 // first one has it, and the others get the end of their id behind it. Keys are in the order in which they
 // were made, so that a name stays when further keys come.
 func KeyNames(keys []pay.Key) map[string]string {

@@ -26,7 +26,7 @@ const (
 // Reason says why the chain and the books differ.
 type Reason string
 
-// The reasons of differences. Those before Missing are explained.
+// The reasons of differences. Reasons before Missing are explained.
 const (
 	Timing      Reason = "timing"      // the books and the chain have it in different months
 	Disputed    Reason = "disputed"    // booked, and taken back at another time, as the chain disproves it

@@ -154,7 +154,7 @@ func (b *Books) Tally(ctx context.Context, s Scope, q StatementQuery) (*bookkeep
 	return t, nil
 }
 
-// compare asks a network's chain. What it does not tell is noted.
+// compare asks a network's chain. It notes the wallets of which the chain does not tell.
 func (b *Books) compare(ctx context.Context, t *bookkeeping.Tally, q StatementQuery, network string, wallets []x402.Address) error {
 	h, err := q.Past.History(ctx, pay.HistoryQuery{Network: network, Wallets: wallets, From: q.Over.From, To: q.Over.To})
 	if err != nil && ctx.Err() != nil {

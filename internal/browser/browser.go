@@ -77,7 +77,7 @@ func (g *Guard) Serves(host string) bool {
 func (g *Guard) CheckChange(r *http.Request) error { return g.crossSite.Check(r) }
 
 // Unregistrable reports whether a Host header is an address, or a name that cannot be registered on
-// the Internet. Such names have one label, or end in a domain reserved for internal use (RFC 6761,
+// the Internet. These names have one label, or end in a domain reserved for internal use (RFC 6761,
 // RFC 6762, RFC 8375, .internal). An attacker cannot point such a name here.
 func Unregistrable(host string) bool {
 	name := strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// column is one of a list. What it holds says how it gets narrower where a terminal has no room.
+// column is one of a list. Its content says how it gets narrower where a terminal has no room.
 type column struct {
 	head  string
 	holds content
@@ -154,7 +154,7 @@ func shortTime(rfc3339 string, now time.Time) string {
 	return at.Format("Jan 02  2006")
 }
 
-// fit returns the widths of columns. Those for which there is no room get -1.
+// fit returns the widths of columns. A column for which there is no room gets -1.
 func (t *columns) fit(list []column, rows [][]string) []int {
 	widths := make([]int, len(list))
 	for _, row := range rows {

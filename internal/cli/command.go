@@ -136,7 +136,7 @@ func end(c *cobra.Command, status int, err error) error {
 	return exit
 }
 
-// say writes a line for people. What sellers, services and agents wrote may be in it.
+// say writes a line for people. The line may have text of sellers, services and agents.
 func say(c *cobra.Command, format string, args ...any) {
 	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "; ")
 	fmt.Fprintf(c.ErrOrStderr(), "purser: %s\n", label(strings.TrimPrefix(text, "purser: ")))

@@ -75,7 +75,7 @@ func TestExecExits(t *testing.T) {
 	}
 }
 
-// What does not answer is given up.
+// A proxy that does not answer is given up.
 func TestExecDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -120,7 +120,7 @@ func TestMistakes(t *testing.T) {
 	if len(asked) > 0 {
 		t.Errorf("asked: %s", <-asked)
 	}
-	// What answers with a redirection is no admin endpoint, and is not followed.
+	// A server that redirects is no admin endpoint, and is not followed.
 	if o := clitest.Run(t, environ, "keys", "create"); o.Status != 1 || !strings.Contains(o.Stderr, "is it a purser of this version?") || len(asked) != 1 {
 		t.Errorf("%d, %q, asked %d times", o.Status, o.Stderr, len(asked))
 	}

@@ -198,8 +198,8 @@ func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(cont
 func readLines(in io.Reader) func(ctx context.Context) (string, error) {
 	lines := bufio.NewScanner(in)
 	return func(ctx context.Context) (string, error) {
-		// A terminal cannot be waited for together with ctx. What still reads when ctx ends is
-		// over with the process, which is next.
+		// A terminal cannot be waited for together with ctx. A read that still waits when ctx ends
+		// is over with the process, which is next.
 		got := make(chan bool, 1)
 		go func() { got <- lines.Scan() }()
 		select {

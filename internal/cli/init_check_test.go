@@ -57,7 +57,7 @@ func freePort(t *testing.T) int {
 	return port[0]
 }
 
-// What is wrong with an answer is said, and the answer is kept.
+// init says what is wrong with an answer, and keeps the answer.
 func TestInitChecks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ flag, value, want string }{
@@ -85,8 +85,8 @@ func TestInitChecks(t *testing.T) {
 	}
 }
 
-// What is in the way of the first start is said: each port that is taken, with what moves it, and a
-// folder that others can enter. A purser that was named is asked, or nothing is done.
+// init says what is in the way of the first start: each port that is taken, with what moves it, and
+// a folder that others can enter. A purser that was named is asked, or nothing is done.
 func TestInitSaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ type FirstKey struct {
 }
 
 // firstKey makes the key of `purser exec` with its wallet: through the admin endpoint of a
-// purser that runs, else in the database itself. What is there already stays.
+// purser that runs, else in the database itself. A key or wallet that is there already stays.
 func (env *Env) firstKey(ctx context.Context, c *cobra.Command) (FirstKey, error) {
 	named := c.Flags().Lookup("admin").Value.String() != "" // one that is named is meant to run
 	if !named && env.Getenv(adminapi.AddressVariable) == off {

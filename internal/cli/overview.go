@@ -18,7 +18,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Overview holds the output of 'purser status'. What could not be asked is left out.
+// Overview holds the output of 'purser status'. It leaves out what could not be asked.
 type Overview struct {
 	adminapi.Status
 	Addresses *installation.Addresses `json:"addresses,omitempty"`

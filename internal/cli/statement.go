@@ -179,7 +179,7 @@ var statementFields = []string{
 	"corrections", "correction_count", "withdrawals", "withdrawal_count", "closing", "chain", "verdict",
 }
 
-// statementCSV writes a row for each wallet, and one for each of its keys. Those have no balances.
+// statementCSV writes a row for each wallet, and one for each of its keys. Rows of keys have no balances.
 func statementCSV(to io.Writer, s bookkeeping.Statement) error {
 	out := csv.NewWriter(to)
 	_ = out.Write(statementFields) // Error returns it

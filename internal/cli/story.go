@@ -138,8 +138,8 @@ func writeJournal(c *chapter, s adminapi.Story) {
 	}
 }
 
-// reservationText is a reservation for people; "" for one that only sums up others. What a counter
-// counts is in its name.
+// reservationText is a reservation for people; "" for one that only sums up others. A counter's
+// name says what it counts.
 func reservationText(s adminapi.Story, r adminapi.Reservation) string {
 	kind, rest, _ := strings.Cut(r.Counter, "/")
 	day := ""

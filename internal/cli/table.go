@@ -32,8 +32,8 @@ func (t *table) some(name, value string) {
 	}
 }
 
-// label is a text on one line of a terminal. What would steer the terminal, or turn the
-// direction of the line, is replaced.
+// label is a text on one line of a terminal. It replaces characters that would steer the terminal,
+// or turn the direction of the line.
 func label(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

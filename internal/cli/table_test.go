@@ -54,7 +54,7 @@ func TestPlainJSON(t *testing.T) {
 	}
 }
 
-// What is exported begins no formula, except that amounts are numbers.
+// An exported cell begins no formula, except that amounts are numbers.
 func TestCSVIsInert(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -20,7 +20,7 @@ import (
 // Zero values take no room. Everything else is stored as JSON. The types here say how rows are read;
 // writer.go writes them.
 //
-// What a payment needs for its payload has a row of its own. It is long, it is written once or
+// A row of its own holds what a payment needs for its payload. It is long, it is written once or
 // twice, and it is deleted when the payment is retired, so that its pages are used again.
 
 // paymentRow is a pay.Payment as it is stored.

@@ -116,7 +116,7 @@ func TestClientIsSeenLeaving(t *testing.T) {
 	}
 }
 
-// What comes early is not lost, and comes in order, also when it is more than is kept.
+// A request that comes early is not lost, and comes in order, also when it is more than is kept.
 func TestPipelinedRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
@@ -143,8 +143,8 @@ func TestPipelinedRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// net/http reads single bytes also when its buffer has room for no more. Those are not the
-// reads that watch for the client's leaving, and must not wait.
+// net/http reads single bytes also when its buffer has room for no more. These reads do not watch
+// for the client's leaving, and must not wait.
 func TestSingleByteOfHeader(t *testing.T) {
 	t.Parallel()
 	addr := serve(t, NewSet(Limits{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.URL.Path)) }))

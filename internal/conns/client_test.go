@@ -154,7 +154,7 @@ func TestAcknowledgedWithoutClosing(t *testing.T) {
 	})
 }
 
-// What the other side has not read when it closes the connection was not acknowledged.
+// Bytes that the other side has not read when it closes the connection were not acknowledged.
 func TestNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, written := range []bool{true, false} {

@@ -13,16 +13,16 @@ import (
 // Looks: the system tells what has become of a connection without reading from it.
 const Looks = true
 
-// ended reports whether the other side has closed, or broken off, its direction of a connection. What it has
-// sent before need not have been read.
+// ended reports whether the other side has closed, or broken off, its direction of a connection. Bytes that
+// it has sent before need not have been read.
 func ended(fd int) bool {
 	look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(look, 0)
 	return err == nil && n > 0
 }
 
-// severed reports whether both directions of a connection are over. One that the other side has closed, and that
-// nothing was written to since, is not known to be.
+// severed reports whether both directions of a connection are over. A connection that the other side has closed,
+// and that nothing was written to since, is not known to be over.
 func severed(fd int) bool {
 	look := []unix.PollFd{{Fd: int32(fd)}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(look, 0)

@@ -87,8 +87,8 @@ func TestLayerReplacesWhatItPutThere(t *testing.T) {
 		t.Errorf("the same once more: %+v", c)
 	}
 
-	// What a service manager read from the same file is changed, too. It is not unset: the manager may
-	// have another value for it.
+	// A variable that a service manager read from the same file is changed, too. It is not unset: the
+	// manager may have another value for it.
 	c, undo := apply("BOTH=other\nNEW=b\n")
 	if process["BOTH"] != "other" || process["NEW"] != "b" || len(c.Changed) != 3 {
 		t.Errorf("%v, %+v", process, c)

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// own is the prefix of purser's variables. One that is set to nothing counts as unset.
+// own is the prefix of purser's variables. A variable of purser that is set to nothing counts as unset.
 const own = "PURSER_"
 
 // Layer lays the variables of files over those of a process. A variable that the process was

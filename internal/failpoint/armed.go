@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Enabled is true in a test build. Such a build must not handle real money.
+// Enabled is true in a test build. A test build must not handle real money.
 const Enabled = true
 
 var (

@@ -2,7 +2,7 @@
 
 package failpoint
 
-// Enabled is true in a test build. Such a build must not handle real money.
+// Enabled is true in a test build. A test build must not handle real money.
 const Enabled = false
 
 // Here does nothing in this build.

@@ -103,7 +103,7 @@ func TestJudgeOwnListeners(t *testing.T) {
 	}
 }
 
-// What is listened on port 22 is denied for being ours first: the word in the log is the one that matters more.
+// A listener of ours on port 22 is denied for being ours: the log has the word that matters more.
 func TestJudgeOrder(t *testing.T) {
 	t.Parallel()
 	own := Rules{Own: OwnListeners(netip.MustParseAddrPort("127.0.0.1:22"))}

@@ -174,7 +174,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// Of a name with several addresses each is judged.
+// If a name has several addresses, each is judged.
 func TestEachAddressIsJudged(t *testing.T) {
 	t.Parallel()
 	dns := newNameServer(t, map[string][][]netip.Addr{

@@ -10,7 +10,7 @@ import (
 // Verdict is the judgement on an address, a stable word for clients and logs.
 type Verdict string
 
-// The verdicts. Those that refuse begin with "deny-".
+// The verdicts. A verdict that refuses begins with "deny-".
 const (
 	Allowed     Verdict = "allowed"      // public
 	AllowListed Verdict = "allow-listed" // by the operator's list

@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		{"1.1.1.1:80", Rules{Ports: []PortRange{{443, 443}}}, DenyPort},
 		{"1.1.1.1:443", Rules{Ports: []PortRange{{443, 443}}}, Allowed},
 
-		// What is opened.
+		// The rules open these.
 		{"127.0.0.1:9000", local, AllowLocal},
 		{"[::1]:9000", local, AllowLocal},
 		{"[::ffff:127.0.0.1]:9000", local, AllowLocal},
@@ -132,7 +132,7 @@ func TestDialer(t *testing.T) {
 func TestNormalHost(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		// One form for each host.
+		// Each host has one form.
 		"Example.COM": "example.com", "example.com.": "example.com", "EXAMPLE.com.": "example.com", "localhost": "localhost",
 		"a_b.example": "a_b.example", "1.example": "1.example", "a-1.example": "a-1.example", "XN--BCHER-KVA.example": "xn--bcher-kva.example",
 		"127.0.0.1": "127.0.0.1", "127.0.0.1.": "127.0.0.1", "::1": "::1", "0:0:0:0:0:0:0:1": "::1", "FE80::0001": "fe80::1",
@@ -151,7 +151,7 @@ func TestNormalHost(t *testing.T) {
 		"a?b": "", "a#b": "", "a\\b": "", "a:80": "", "a%2e": "", "127%2e0.0.1": "", "*": "", "*.example": "", "[::1]": "",
 		// Addresses with a zone.
 		"fe80::1%eth0": "", "fe80::1%25eth0": "", "::1%lo": "", "::ffff:1.2.3.4%eth0": "", "1.2.3.4%eth0": "",
-		// What inet_aton and browsers take for an IPv4 address.
+		// Texts that inet_aton and browsers take for an IPv4 address.
 		"127.1": "", "127.0.1": "", "2130706433": "", "0": "", "0177.0.0.1": "", "0177.1": "", "127.0.0.01": "", "127.0.0.001": "", "017700000001": "",
 		"0x7f.0.0.1": "", "0x7f.1": "", "0x7f000001": "", "0X7F000001": "", "0x": "", "127.0.0.0x1": "", "0x7f.0x0.0x0.0x1": "",
 		"1.2.3.4.5": "", "256.0.0.1": "", "1.2.3": "", "4294967296": "", "127.0.0.1..": "", "example.1": "", "::1::": "", "::127.0.0.256": "",

@@ -159,7 +159,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// What the shipped Caddyfile protects against, and another configuration leaves open, fails.
+// A check fails if a configuration leaves open what the shipped Caddyfile protects against.
 func TestExamineExposure(t *testing.T) {
 	t.Parallel()
 	s := subject(t, nil)

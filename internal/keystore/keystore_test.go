@@ -40,7 +40,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// What users get costs an attacker as much as a keystore of go-ethereum.
+// A user's keystore costs an attacker as much as one of go-ethereum.
 func TestEncryptIsDear(t *testing.T) {
 	t.Parallel()
 	text, err := Encrypt(secret, passphrase)

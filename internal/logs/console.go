@@ -35,7 +35,7 @@ func (c Console) Clone() zapcore.Encoder {
 	return Console{fields, c.pool}
 }
 
-// EncodeEntry implements [zapcore.Encoder]. What is not for people becomes nothing.
+// EncodeEntry implements [zapcore.Encoder]. An entry that is not for people becomes nothing.
 func (c Console) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	all := c.Clone().(Console)
 	for _, f := range fields {

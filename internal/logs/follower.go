@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Follower writes log records where the newest configuration writes. What
-// outlives a configuration logs through it, because a reload may close the old outputs.
+// Follower writes log records where the newest configuration writes. A part that outlives a
+// configuration logs through it, because a reload may close the old outputs.
 type Follower struct {
 	newest *atomic.Pointer[slog.Handler]
 	// with applies the attributes and groups of this logger to the newest handler.

@@ -71,7 +71,7 @@ func ServeHTTP(ctx context.Context, o Options, l net.Listener, remote bool) erro
 }
 
 // guard refuses web pages: a client that gets through spends with the server's key. A page of another
-// site says so in Origin. One whose name was made to lead here (DNS rebinding) says it in Host.
+// site says so in Origin. A page whose name was made to lead here (DNS rebinding) says it in Host.
 func guard(next http.Handler, remote bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed(r, remote) {

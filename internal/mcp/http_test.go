@@ -84,7 +84,7 @@ func TestHTTPCallsEnd(t *testing.T) {
 					return &agent.Client{Proxy: proxy, Key: testKey, Task: "mcp"}, nil
 				}}, l, false)
 			}()
-			// One request, as a client sends it that ends without a word.
+			// The request is one of a client that ends without a word.
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fetch_paid","arguments":{"url":"http://api.example/"}}}`
 			session, client := newSession(t, "http://"+l.Addr().String()+Path), &http.Transport{DisableKeepAlives: true}
 			called, hangUp := context.WithCancel(t.Context())

@@ -20,8 +20,8 @@ import (
 
 const testKey = "pk_not_to_be_seen_anywhere"
 
-// world is an agent that uses a server, in front of a stand-in for purser's proxy and REST API. What
-// purser itself does, e2e shows.
+// world is an agent that uses a server, in front of a stand-in for purser's proxy and REST API.
+// Package e2e shows what purser itself does.
 type world struct {
 	client *sdk.ClientSession
 	asked  atomic.Int32 // requests that reached purser
@@ -176,7 +176,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused before a request leaves.
+// Before a request leaves, the server refuses arguments that cannot be meant.
 func TestFetchArguments(t *testing.T) {
 	t.Parallel()
 	sent := make(chan http.Header, 1)

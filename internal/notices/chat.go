@@ -54,8 +54,8 @@ func discordText(text string, most int) string {
 	return b.String()
 }
 
-// What Discord takes of an embed, in characters: a title, a field's name and value, and all together,
-// which leaves room for links.
+// Discord takes so much of an embed, in characters: a title, a field's name and value, and all
+// together, which leaves room for links.
 const (
 	discordTitle = 256
 	discordName  = 256

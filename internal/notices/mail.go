@@ -63,8 +63,8 @@ func (a *account) letter(m message) (*mail.Msg, error) {
 	return l, nil
 }
 
-// dialer judges the address of the server like that of a webhook, at any port. One that the operator has
-// written as loopback may be there.
+// dialer judges the address of the server like that of a webhook, at any port. A server that the
+// operator has written as loopback may be there.
 func (a *account) dialer(rules guard.Rules) *guard.Dialer {
 	rules.Ports = []guard.PortRange{{First: 1, Last: 65535}}
 	rules.AllowLoopback = rules.AllowLoopback || loopback(a.host)

@@ -74,7 +74,7 @@ func TestSlowNode(t *testing.T) {
 	}
 }
 
-// What operators do at one node holds for all nodes, also while another one sends.
+// An operator's change at one node holds for all nodes, also while another one sends.
 func TestOperatorsAtAnotherNode(t *testing.T) {
 	t.Parallel()
 	gone := true

@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// What operators see of the destinations, and do to them.
+// This file has what operators see of the destinations, and do to them.
 
 // State tells how a destination is.
 type State struct {
@@ -95,8 +95,8 @@ type Tested struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Test sends a test notice now, to one destination or, without a name, to all. One that had stopped goes
-// on if it takes the test.
+// Test sends a test notice now, to one destination or, without a name, to all. A destination that had
+// stopped goes on if it takes the test.
 func (s *Sender) Test(ctx context.Context, name string) ([]Tested, error) {
 	chosen, err := s.chosen(name)
 	if err != nil {

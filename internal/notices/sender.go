@@ -202,7 +202,7 @@ func (s *Sender) last(ctx context.Context) (uint64, error) {
 	return list[0].Number, nil
 }
 
-// Run delivers until ctx ends. What is being sent then has graceTime left.
+// Run delivers until ctx ends. A notice that is being sent then has graceTime left.
 func (s *Sender) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -292,8 +292,8 @@ func (s *Sender) load(ctx context.Context, q *queue) (last uint64, err error) {
 // wanted reports whether a kind is sent. That some were held back is told in any case.
 func (s *Sender) wanted(k pay.NoticeKind) bool { return k == pay.NoticeHeldBack || s.wants(k) }
 
-// keep writes the state of a queue, and so ends its claim. The caller has the queue's lock. What is not
-// written is tried again, so that this process does not send twice. If the state has changed in the store,
+// keep writes the state of a queue, and so ends its claim. The caller has the queue's lock. A write that
+// fails is tried again, so that this process does not send twice. If the state has changed in the store,
 // that wins.
 func (s *Sender) keep(ctx context.Context, q *queue) error {
 	q.dirty = true

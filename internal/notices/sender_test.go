@@ -401,7 +401,7 @@ func TestSlowAndHuge(t *testing.T) {
 	}
 }
 
-// What was delivered and not noted is delivered again, under the same id: as after a kill.
+// A notice that was delivered and not noted is delivered again, under the same id: as after a kill.
 func TestAgainAfterKill(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)

@@ -49,8 +49,7 @@ func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Ke
 	return key, err
 }
 
-// Deploy records a key as the deployment's. Of the keys that were it before and still pay, it
-// logs how to revoke them.
+// Deploy records a key as the deployment's. It logs how to revoke earlier such keys that still pay.
 func (k Keys) Deploy(ctx context.Context, key pay.Key) error {
 	if key.ID == "" {
 		return nil // see Ensure

@@ -29,7 +29,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// What is read is what encoding/json reads, at any depth.
+// Object reads what encoding/json reads, at any depth.
 func FuzzObject(f *testing.F) {
 	for _, seed := range []string{`{"a":{"b":[1,"\"}",{}],"é\n":-1.5e3},"c":[]}`, "\t{ \"a\" :\r\n[ ] }", `{"a":1,"a":2}`} {
 		f.Add(seed)

@@ -37,7 +37,7 @@ type Vault struct {
 	data    map[uint32]cipher.AEAD
 	current uint32
 
-	// What a rotation needs: see rotation.go.
+	// A rotation needs these: see rotation.go.
 	master cipher.AEAD
 	state  wrapped
 	byNext bool
