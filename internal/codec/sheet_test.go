@@ -26,7 +26,7 @@ func sums() *rapid.Generator[pay.Sum] {
 	})
 }
 
-// What a sheet holds is read as it was written. What is cut off ends in an error, or behind a whole entry.
+// A sheet is read as it was written. A sheet that is cut off ends in an error, or behind a whole entry.
 func TestSheetRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

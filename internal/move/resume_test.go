@@ -250,7 +250,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// What is not empty, is in use, or belongs to another move is refused. A source that was unlocked reads the chain first.
+// A database that is not empty, is in use, or belongs to another move is refused. A source that was unlocked reads the
+// chain first.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
