@@ -89,7 +89,7 @@ func TestDoctorOnADefaultInstallation(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("--list: status %d", status)
 	}
-	// What the user has is neither used nor told.
+	// The doctor neither uses nor tells the user's settings.
 	e, status := examine(t, binary, []string{
 		"PURSER_RPC_URL=http://127.0.0.1:9", "PURSER_FACILITATOR_URL=http://127.0.0.1:9", "PURSER_MASTER_KEY=not a key at all",
 	})
@@ -163,7 +163,7 @@ func TestDoctorOfATestBuild(t *testing.T) {
 	}
 }
 
-// What cannot be examined is told from what is not healthy.
+// The doctor tells an installation that it cannot examine from one that is not healthy.
 func TestDoctorThatCannot(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
