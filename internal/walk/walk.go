@@ -10,7 +10,7 @@ import (
 
 var (
 	mu    sync.Mutex
-	calls map[string]int // by file; nil: nobody counts
+	calls map[string]int // by file; nil while nothing is counted
 )
 
 // Enter notes a call of a function in a file.
