@@ -167,8 +167,8 @@ func requiresID(extensions json.RawMessage) bool {
 }
 
 // Within returns the offer as payloads of the challenge echo it, with the id where the seller wants one. If
-// the offer's JSON form would have more than so many bytes, it leaves out what need not be echoed: first the
-// length of descriptions, then optional extensions. The error is that of Check, or ErrTooLarge.
+// its JSON form would have more bytes than most allows, it loses parts that need no echo: first the ends of
+// descriptions, then optional extensions. The error is that of Check, or ErrTooLarge.
 func (n Identification) Within(o Offer, most int) (Offer, error) {
 	if err := n.Check(o.Version); err != nil {
 		return Offer{}, err

@@ -207,8 +207,8 @@ func reasonOf(err error) string {
 	return "invalid_exact_evm_payload_authorization_valid_before"
 }
 
-// facilitator verifies and settles. For one settlement in a hundred it moves the money and answers 500, for one it says
-// that it is pending, and for one it does neither.
+// facilitator verifies and settles. It moves the money and answers 500 for one settlement in a hundred. It says that
+// another is pending, and does neither for a third.
 func (w *world) facilitator() http.Handler {
 	mux := http.NewServeMux()
 	read := func(r *http.Request) (p x402.Payload, err error) {
