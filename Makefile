@@ -134,7 +134,7 @@ dashboard: build e2e-deps ## the dashboard in a browser; pictures of every page 
 dashboard-scale: build e2e-deps ## server time of every page with EVENTS payments in the store
 	$(E2E) $(GO) test -count=1 -timeout 30m -v -run LongHistory ./e2e/dashboard -dashboard.events=$(or $(EVENTS),1000000)
 
-openapi: ## openapi.json and the page at /docs from openapi.yaml
+openapi: ## openapi.json from openapi.yaml
 	$(GO) generate ./payapi/openapi
 
 observe: build ## metrics, alerts, dashboard, traces and logs of a running purser; needs promtool (Debian: prometheus)

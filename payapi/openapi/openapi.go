@@ -1,7 +1,8 @@
 // Package openapi holds the reference of purser's REST API: an OpenAPI 3.1 document for programs,
-// and the same as a page for people.
+// and a page for people.
 //
-// openapi.yaml is written by hand. Command generate makes openapi.json and reference.html of it.
+// openapi.yaml is written by hand. Command generate makes openapi.json of it. The script in
+// reference.html renders openapi.json in the reader's browser.
 // The tests of package payapi hold every answer of the API against the document.
 package openapi
 
@@ -26,9 +27,9 @@ var (
 // Reference holds the reference in both its forms.
 type Reference struct {
 	JSON []byte // for programs
-	Page []byte // HTML for people, with everything in it
-	// PagePolicy is the Content-Security-Policy of the page: it allows its own style and
-	// nothing else.
+	Page []byte // HTML for people, which loads openapi.json from beside itself
+	// PagePolicy is the Content-Security-Policy of the page: it allows its own style and script,
+	// and requests to the page's own origin.
 	PagePolicy string
 }
 
@@ -40,9 +41,14 @@ func New(publicURL string) Reference {
 		server, _ := json.Marshal(publicURL) // a string cannot fail
 		text = bytes.Replace(document, []byte(`"url": "/"`), append([]byte(`"url": `), server...), 1)
 	}
-	_, style, _ := bytes.Cut(page, []byte("<style>"))
-	style, _, _ = bytes.Cut(style, []byte("</style>"))
-	sum := sha256.Sum256(style)
-	return Reference{JSON: text, Page: page, PagePolicy: "default-src 'none'; style-src 'sha256-" +
-		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+	return Reference{JSON: text, Page: page, PagePolicy: "default-src 'none'; style-src " + hash("style") + "; script-src " + hash("script") +
+		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+}
+
+// hash returns the hash of the page's first element of this name, as a policy writes it.
+func hash(element string) string {
+	_, inside, _ := bytes.Cut(page, []byte("<"+element+">"))
+	inside, _, _ = bytes.Cut(inside, []byte("</"+element+">"))
+	sum := sha256.Sum256(inside)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

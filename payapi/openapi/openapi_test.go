@@ -26,11 +26,12 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
-// The policy names the hash of the page's one style.
+// The policy names the hashes of the page's one style and one script.
 func TestPagePolicy(t *testing.T) {
 	t.Parallel()
 	ref := New("")
-	if !strings.HasPrefix(ref.PagePolicy, "default-src 'none'; style-src 'sha256-") || strings.Count(string(ref.Page), "<style>") != 1 {
+	if !strings.HasPrefix(ref.PagePolicy, "default-src 'none'; style-src 'sha256-") || strings.Count(string(ref.Page), "<style>") != 1 ||
+		strings.Count(string(ref.Page), "<script>") != 1 {
 		t.Errorf("policy %q", ref.PagePolicy)
 	}
 }

@@ -1,5 +1,4 @@
-// Command generate makes the two texts that package openapi embeds: openapi.json, for programs,
-// and reference.html, for people. Both come from openapi.yaml. Run it with
+// Command generate makes openapi.json of openapi.yaml. Run it with
 //
 //	make openapi
 package main
@@ -23,23 +22,21 @@ func main() {
 	}
 }
 
-// run reads openapi.yaml in dir and writes the other two files beside it.
+// run reads openapi.yaml in dir and writes openapi.json beside it.
 func run(dir string) error {
 	source, err := os.ReadFile(filepath.Join(dir, "openapi.yaml"))
 	if err != nil {
 		return err
 	}
-	made, err := generate(source)
-	for name, text := range made {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o644) //nolint:gosec // not a secret
-		}
+	document, err := generate(source)
+	if err != nil {
+		return err
 	}
-	return err
+	return os.WriteFile(filepath.Join(dir, "openapi.json"), document, 0o644) //nolint:gosec // not a secret
 }
 
-// generate returns the texts by file name.
-func generate(source []byte) (map[string][]byte, error) {
+// generate returns the document as JSON.
+func generate(source []byte) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(source, &root); err != nil {
 		return nil, err
@@ -53,8 +50,7 @@ func generate(source []byte) (map[string][]byte, error) {
 		return nil, err
 	}
 	document.WriteByte('\n')
-	page, err := render(document.Bytes())
-	return map[string][]byte{"openapi.json": document.Bytes(), "reference.html": page}, err
+	return document.Bytes(), nil
 }
 
 // toJSON encodes a YAML node and keeps the order of its members.
