@@ -1,5 +1,5 @@
 // Package chain reads a chain over Ethereum JSON-RPC; its Client implements pay.Chain,
-// pay.ChainScanner and pay.TransactionChain. It identifies the RPC, reads token balances, finds out
+// pay.ChainScanner and treasury.TransactionChain. It identifies the RPC, reads token balances, finds out
 // what became of an authorization, and sends transactions.
 //
 // An answer that contradicts itself is an error, never a guess, because package pay books money by

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -42,10 +43,10 @@ func TestNetworksWithoutAnRPC(t *testing.T) {
 	_, used := all.Used(t.Context(), pay.UsedQuery{Network: base})
 	_, account := all.AccountState(t.Context(), base, x402.Address{})
 	_, fees := all.Fees(t.Context(), base)
-	_, gas := all.EstimateGas(t.Context(), base, pay.Transaction{})
-	_, data := all.DataFee(t.Context(), base, pay.Transaction{})
+	_, gas := all.EstimateGas(t.Context(), base, treasury.Transaction{})
+	_, data := all.DataFee(t.Context(), base, treasury.Transaction{})
 	_, mined := all.Mined(t.Context(), base, "")
-	send := all.Send(t.Context(), base, pay.SignedTransaction{})
+	send := all.Send(t.Context(), base, treasury.SignedTransaction{})
 	for name, err := range map[string]error{
 		"identify": identify, "balance": balance, "trace": trace, "head": head, "safe": safe, "before": before, "used": used,
 		"account": account, "fees": fees, "gas": gas, "data fee": data, "mined": mined, "send": send,

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
-var _ pay.ChainHistory = (*Client)(nil)
+var _ treasury.ChainHistory = (*Client)(nil)
 
 // LastBefore finds the last safe block before a moment.
 func (c *Client) LastBefore(ctx context.Context, n x402.Network, moment time.Time) (pay.ChainBlock, error) {
@@ -54,7 +55,7 @@ func (c *Client) BalanceAt(ctx context.Context, _ x402.Network, a x402.Asset, ow
 
 // Transfers lists the transfers from and to some wallets in a range of blocks. When the RPC refuses the
 // range, Transfers asks for a smaller one.
-func (c *Client) Transfers(ctx context.Context, q pay.TransfersQuery) (a pay.TransfersAnswer, err error) {
+func (c *Client) Transfers(ctx context.Context, q treasury.TransfersQuery) (a treasury.TransfersAnswer, err error) {
 	if q.From > q.To {
 		return a, errors.New("transfers: not a range of blocks")
 	}
@@ -80,7 +81,7 @@ func (c *Client) Transfers(ctx context.Context, q pay.TransfersQuery) (a pay.Tra
 }
 
 // transfersOf reads the wallets' transfers in both directions, in the order of the chain.
-func (c *Client) transfersOf(ctx context.Context, q pay.TransfersQuery, to uint64) ([]pay.Transfer, error) {
+func (c *Client) transfersOf(ctx context.Context, q treasury.TransfersQuery, to uint64) ([]treasury.Transfer, error) {
 	return transfersBy(q, to, func(at int, wallets []string) (logs []transferLog, err error) {
 		topics := []any{topicTransfer, nil, wallets}
 		if at == 1 {
@@ -93,7 +94,7 @@ func (c *Client) transfersOf(ctx context.Context, q pay.TransfersQuery, to uint6
 }
 
 // transfersOfBlock is transfersOf for a block with more logs than the RPC lists at once.
-func (c *Client) transfersOfBlock(ctx context.Context, q pay.TransfersQuery) ([]pay.Transfer, error) {
+func (c *Client) transfersOfBlock(ctx context.Context, q treasury.TransfersQuery) ([]treasury.Transfer, error) {
 	all, err := c.logsOf(ctx, q.From, q.Asset)
 	if err != nil {
 		return nil, err
@@ -110,9 +111,9 @@ func (c *Client) transfersOfBlock(ctx context.Context, q pay.TransfersQuery) ([]
 
 // transfersBy lists the transfers in the logs that read returns. They have one of some wallets at a place
 // of their topics.
-func transfersBy(q pay.TransfersQuery, to uint64, read func(at int, wallets []string) ([]transferLog, error)) ([]pay.Transfer, error) {
+func transfersBy(q treasury.TransfersQuery, to uint64, read func(at int, wallets []string) ([]transferLog, error)) ([]treasury.Transfer, error) {
 	type place struct{ block, index uint64 }
-	found := map[place]pay.Transfer{}
+	found := map[place]treasury.Transfer{}
 	for wallets := range slices.Chunk(q.Wallets, maxTopics) {
 		topics := make([]string, len(wallets))
 		for i, w := range wallets {
@@ -135,13 +136,13 @@ func transfersBy(q pay.TransfersQuery, to uint64, read func(at int, wallets []st
 			}
 		}
 	}
-	list := make([]pay.Transfer, 0, len(found))
+	list := make([]treasury.Transfer, 0, len(found))
 	for _, t := range found {
 		if !t.Value.IsZero() { // any account can make transfers of nothing
 			list = append(list, t)
 		}
 	}
-	slices.SortFunc(list, func(a, b pay.Transfer) int {
+	slices.SortFunc(list, func(a, b treasury.Transfer) int {
 		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.Index, b.Index))
 	})
 	return list, nil
@@ -149,13 +150,13 @@ func transfersBy(q pay.TransfersQuery, to uint64, read func(at int, wallets []st
 
 // transfer reads a log, and refuses one that the filter does not select: at a place of its topics it has
 // one of the wallets.
-func (l *transferLog) transfer(q pay.TransfersQuery, at int, wallets []string, to uint64) (t pay.Transfer, err error) {
+func (l *transferLog) transfer(q treasury.TransfersQuery, at int, wallets []string, to uint64) (t treasury.Transfer, err error) {
 	if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < q.From || uint64(l.BlockNumber) > to ||
 		!x402.ValidTransaction(l.Transaction) || len(l.Topics) != 3 || !strings.EqualFold(l.Topics[0], topicTransfer) ||
 		!slices.Contains(wallets, strings.ToLower(l.Topics[at])) {
 		return t, errScan
 	}
-	t = pay.Transfer{Transaction: strings.ToLower(l.Transaction), Block: uint64(l.BlockNumber), Index: uint64(l.Index)}
+	t = treasury.Transfer{Transaction: strings.ToLower(l.Transaction), Block: uint64(l.BlockNumber), Index: uint64(l.Index)}
 	value, err := x402.ParseNonce(l.Data) // any 32 bytes
 	if err != nil {
 		return t, errScan

@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/ledger"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -60,7 +61,7 @@ func TestHistory(t *testing.T) {
 	}
 
 	from, to := edge(begin.AddDate(0, 0, 1)), edge(begin.AddDate(0, 0, 2))
-	q := pay.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{owner}, From: from.Number + 1, To: to.Number}
+	q := treasury.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{owner}, From: from.Number + 1, To: to.Number}
 	answer := must(client.Transfers(t.Context(), q))
 	var got []string
 	for _, m := range answer.Transfers {
@@ -75,7 +76,7 @@ func TestHistory(t *testing.T) {
 	if last := answer.Transfers[2]; last.From != owner || last.To != owner {
 		t.Errorf("the transfer to itself is %+v", last)
 	}
-	if _, err := client.Transfers(t.Context(), pay.TransfersQuery{Network: base, Asset: usdc, From: 2, To: 1}); err == nil {
+	if _, err := client.Transfers(t.Context(), treasury.TransfersQuery{Network: base, Asset: usdc, From: 2, To: 1}); err == nil {
 		t.Error("an empty range is answered")
 	}
 }

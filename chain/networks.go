@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -17,9 +18,9 @@ var (
 	_ pay.ChainScanner = Networks(nil)
 	_ pay.Header       = Networks(nil)
 
-	_ pay.ChainHistory = Networks(nil)
+	_ treasury.ChainHistory = Networks(nil)
 
-	_ pay.TransactionChain = Networks(nil)
+	_ treasury.TransactionChain = Networks(nil)
 )
 
 // of answers a question about a network with its Client.
@@ -73,34 +74,34 @@ func (all Networks) Used(ctx context.Context, q pay.UsedQuery) (pay.UsedAnswer, 
 }
 
 // AccountState is Client.AccountState of the network's RPC.
-func (all Networks) AccountState(ctx context.Context, n x402.Network, owner x402.Address) (pay.AccountState, error) {
-	return of(all, n, func(c *Client) (pay.AccountState, error) { return c.AccountState(ctx, n, owner) })
+func (all Networks) AccountState(ctx context.Context, n x402.Network, owner x402.Address) (treasury.AccountState, error) {
+	return of(all, n, func(c *Client) (treasury.AccountState, error) { return c.AccountState(ctx, n, owner) })
 }
 
 // Fees is Client.Fees of the network's RPC.
-func (all Networks) Fees(ctx context.Context, n x402.Network) (pay.Fees, error) {
-	return of(all, n, func(c *Client) (pay.Fees, error) { return c.Fees(ctx, n) })
+func (all Networks) Fees(ctx context.Context, n x402.Network) (treasury.Fees, error) {
+	return of(all, n, func(c *Client) (treasury.Fees, error) { return c.Fees(ctx, n) })
 }
 
 // EstimateGas is Client.EstimateGas of the network's RPC.
-func (all Networks) EstimateGas(ctx context.Context, n x402.Network, t pay.Transaction) (uint64, error) {
+func (all Networks) EstimateGas(ctx context.Context, n x402.Network, t treasury.Transaction) (uint64, error) {
 	return of(all, n, func(c *Client) (uint64, error) { return c.EstimateGas(ctx, n, t) })
 }
 
 // DataFee is Client.DataFee of the network's RPC.
-func (all Networks) DataFee(ctx context.Context, n x402.Network, t pay.Transaction) (x402.Amount, error) {
+func (all Networks) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (x402.Amount, error) {
 	return of(all, n, func(c *Client) (x402.Amount, error) { return c.DataFee(ctx, n, t) })
 }
 
 // Send is Client.Send of the network's RPC.
-func (all Networks) Send(ctx context.Context, n x402.Network, s pay.SignedTransaction) error {
+func (all Networks) Send(ctx context.Context, n x402.Network, s treasury.SignedTransaction) error {
 	_, err := of(all, n, func(c *Client) (struct{}, error) { return struct{}{}, c.Send(ctx, n, s) })
 	return err
 }
 
 // Mined is Client.Mined of the network's RPC.
-func (all Networks) Mined(ctx context.Context, n x402.Network, hash string) (*pay.MinedTransaction, error) {
-	return of(all, n, func(c *Client) (*pay.MinedTransaction, error) { return c.Mined(ctx, n, hash) })
+func (all Networks) Mined(ctx context.Context, n x402.Network, hash string) (*treasury.MinedTransaction, error) {
+	return of(all, n, func(c *Client) (*treasury.MinedTransaction, error) { return c.Mined(ctx, n, hash) })
 }
 
 // LastBefore is Client.LastBefore of the network's RPC.
@@ -121,6 +122,6 @@ func (all Networks) BalanceAt(
 }
 
 // Transfers is Client.Transfers of the network's RPC.
-func (all Networks) Transfers(ctx context.Context, q pay.TransfersQuery) (pay.TransfersAnswer, error) {
-	return of(all, q.Network, func(c *Client) (pay.TransfersAnswer, error) { return c.Transfers(ctx, q) })
+func (all Networks) Transfers(ctx context.Context, q treasury.TransfersQuery) (treasury.TransfersAnswer, error) {
+	return of(all, q.Network, func(c *Client) (treasury.TransfersAnswer, error) { return c.Transfers(ctx, q) })
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -233,7 +234,7 @@ func TestScanThroughTransfersOfNothing(t *testing.T) {
 	}
 
 	var moved []string
-	for q := (pay.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number}); q.From <= q.To; {
+	for q := (treasury.TransfersQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number}); q.From <= q.To; {
 		got, err := client.Transfers(w.ctx, q)
 		if err != nil {
 			t.Fatal(err)

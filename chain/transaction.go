@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
-var _ pay.TransactionChain = (*Client)(nil)
+var _ treasury.TransactionChain = (*Client)(nil)
 
 const (
 	// gasPriceOracle is at the same address on each chain of the OP Stack.
@@ -40,7 +40,7 @@ func (w *wei) UnmarshalText(text []byte) error {
 
 // AccountState reads an account's balance at the latest block, and the numbers of its transactions there
 // and with those that wait.
-func (c *Client) AccountState(ctx context.Context, _ x402.Network, owner x402.Address) (pay.AccountState, error) {
+func (c *Client) AccountState(ctx context.Context, _ x402.Network, owner x402.Address) (treasury.AccountState, error) {
 	var (
 		coins       *wei
 		mined, sent *quantity
@@ -52,35 +52,35 @@ func (c *Client) AccountState(ctx context.Context, _ x402.Network, owner x402.Ad
 	all.Go(func() { errs[2] = c.call(ctx, &sent, "eth_getTransactionCount", owner, "pending") })
 	all.Wait()
 	if err := errors.Join(errs[:]...); err != nil {
-		return pay.AccountState{}, fmt.Errorf("account %s: %w", owner, err)
+		return treasury.AccountState{}, fmt.Errorf("account %s: %w", owner, err)
 	}
 	if coins == nil || mined == nil || sent == nil {
-		return pay.AccountState{}, fmt.Errorf("account %s: the RPC does not tell it", owner)
+		return treasury.AccountState{}, fmt.Errorf("account %s: the RPC does not tell it", owner)
 	}
-	return pay.AccountState{Coins: coins.Amount, Mined: uint64(*mined), Sent: max(uint64(*sent), uint64(*mined))}, nil
+	return treasury.AccountState{Coins: coins.Amount, Mined: uint64(*mined), Sent: max(uint64(*sent), uint64(*mined))}, nil
 }
 
 // Fees returns the base fee of the next block and the tip that the RPC advises. If it gives no
 // advice, Fees returns the highest median tip of recent blocks.
-func (c *Client) Fees(ctx context.Context, _ x402.Network) (pay.Fees, error) {
+func (c *Client) Fees(ctx context.Context, _ x402.Network) (treasury.Fees, error) {
 	var history struct {
 		BaseFee []wei   `json:"baseFeePerGas"`
 		Reward  [][]wei `json:"reward"`
 	}
 	if err := c.call(ctx, &history, "eth_feeHistory", quantity(feeBlocks), atLatest, []int{50}); err != nil {
-		return pay.Fees{}, fmt.Errorf("fees: %w", err)
+		return treasury.Fees{}, fmt.Errorf("fees: %w", err)
 	}
 	if len(history.BaseFee) == 0 {
-		return pay.Fees{}, errors.New("fees: RPC eth_feeHistory: it has no base fee")
+		return treasury.Fees{}, errors.New("fees: RPC eth_feeHistory: it has no base fee")
 	}
-	fees := pay.Fees{Base: history.BaseFee[len(history.BaseFee)-1].Amount}
+	fees := treasury.Fees{Base: history.BaseFee[len(history.BaseFee)-1].Amount}
 	var tip *wei
 	err := c.call(ctx, &tip, "eth_maxPriorityFeePerGas")
 	switch _, refused := errors.AsType[*rpcError](err); {
 	case err == nil && tip != nil:
 		fees.Tip = tip.Amount
 	case err != nil && !refused:
-		return pay.Fees{}, fmt.Errorf("fees: %w", err)
+		return treasury.Fees{}, fmt.Errorf("fees: %w", err)
 	default:
 		for _, block := range history.Reward {
 			for _, got := range block {
@@ -94,12 +94,12 @@ func (c *Client) Fees(ctx context.Context, _ x402.Network) (pay.Fees, error) {
 }
 
 // EstimateGas tries a call at the latest block, without a price: the account needs no balance for
-// that. A refusal of the contract is a *pay.RevertError.
-func (c *Client) EstimateGas(ctx context.Context, _ x402.Network, t pay.Transaction) (uint64, error) {
+// that. A refusal of the contract is a *treasury.RevertError.
+func (c *Client) EstimateGas(ctx context.Context, _ x402.Network, t treasury.Transaction) (uint64, error) {
 	var gas *quantity
 	err := c.call(ctx, &gas, "eth_estimateGas", map[string]string{"from": t.From.String(), "to": t.To.String(), "data": hexOf(t.Data)})
 	if refused, is := errors.AsType[*rpcError](err); is && strings.Contains(strings.ToLower(refused.message), "revert") {
-		return 0, &pay.RevertError{Reason: refused.message}
+		return 0, &treasury.RevertError{Reason: refused.message}
 	}
 	if err == nil && (gas == nil || *gas == 0) {
 		err = errors.New("the RPC does not tell it")
@@ -111,7 +111,7 @@ func (c *Client) EstimateGas(ctx context.Context, _ x402.Network, t pay.Transact
 }
 
 // DataFee asks the network's contract for the fee. A chain without it, such as a private one, has none.
-func (c *Client) DataFee(ctx context.Context, n x402.Network, t pay.Transaction) (x402.Amount, error) {
+func (c *Client) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (x402.Amount, error) {
 	if !n.DataFee {
 		return x402.Amount{}, nil
 	}
@@ -136,14 +136,14 @@ func (c *Client) DataFee(ctx context.Context, n x402.Network, t pay.Transaction)
 }
 
 // Send gives a transaction to the RPC. A transaction that the RPC has already counts as sent.
-func (c *Client) Send(ctx context.Context, _ x402.Network, s pay.SignedTransaction) error {
+func (c *Client) Send(ctx context.Context, _ x402.Network, s treasury.SignedTransaction) error {
 	var hash string
 	err := c.call(ctx, &hash, "eth_sendRawTransaction", hexOf(s.Raw))
 	if refused, is := errors.AsType[*rpcError](err); is {
 		if known, asked := c.knows(ctx, s.Hash); asked == nil && known {
 			return nil
 		}
-		return &pay.RejectedError{Reason: refused.message}
+		return &treasury.RejectedError{Reason: refused.message}
 	}
 	if err == nil && !strings.EqualFold(hash, s.Hash) {
 		err = errors.New("the RPC names another transaction than was sent")
@@ -162,7 +162,7 @@ func (c *Client) knows(ctx context.Context, hash string) (bool, error) {
 }
 
 // Mined reads the receipt of a transaction; nil: it is in no block.
-func (c *Client) Mined(ctx context.Context, _ x402.Network, hash string) (*pay.MinedTransaction, error) {
+func (c *Client) Mined(ctx context.Context, _ x402.Network, hash string) (*treasury.MinedTransaction, error) {
 	var receipt *struct {
 		Transaction string `json:"transactionHash"`
 		Status      *quantity
@@ -180,7 +180,7 @@ func (c *Client) Mined(ctx context.Context, _ x402.Network, hash string) (*pay.M
 	if err != nil {
 		return nil, fmt.Errorf("receipt of transaction %s: %w", hash, err)
 	}
-	mined := &pay.MinedTransaction{OK: *receipt.Status == 1, Cost: receipt.Price.TimesSaturated(uint64(*receipt.GasUsed))}
+	mined := &treasury.MinedTransaction{OK: *receipt.Status == 1, Cost: receipt.Price.TimesSaturated(uint64(*receipt.GasUsed))}
 	if receipt.DataFee != nil {
 		mined.Cost = mined.Cost.AddSaturated(receipt.DataFee.Amount)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/chain"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -22,7 +22,7 @@ func TestAccountState(t *testing.T) {
 	t.Parallel()
 	c := answering(t, map[string]any{"eth_getBalance": "0xde0b6b3a7640000", "eth_getTransactionCount": "0x7"})
 	got, err := c.AccountState(t.Context(), base, payer)
-	if want := (pay.AccountState{Coins: x402.NewAmount(1e18), Mined: 7, Sent: 7}); err != nil || got != want {
+	if want := (treasury.AccountState{Coins: x402.NewAmount(1e18), Mined: 7, Sent: 7}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, answers := range map[string]map[string]any{
@@ -45,16 +45,16 @@ func TestFees(t *testing.T) {
 	history := map[string]any{"baseFeePerGas": []string{"0x5", "0x6"}, "reward": [][]string{{"0x2"}, {"0x3"}}}
 	for name, c := range map[string]struct {
 		history, tip any
-		want         pay.Fees
+		want         treasury.Fees
 	}{
-		"advice":      {history, "0x9", pay.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(9)}},
-		"no advice":   {history, refusal{-32601, "no such method"}, pay.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
-		"null advice": {history, nil, pay.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
-		"no base fee": {map[string]any{}, "0x9", pay.Fees{}},
-		"no history":  {refusal{-32601, "no such method"}, "0x9", pay.Fees{}},
+		"advice":      {history, "0x9", treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(9)}},
+		"no advice":   {history, refusal{-32601, "no such method"}, treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
+		"null advice": {history, nil, treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
+		"no base fee": {map[string]any{}, "0x9", treasury.Fees{}},
+		"no history":  {refusal{-32601, "no such method"}, "0x9", treasury.Fees{}},
 	} {
 		got, err := answering(t, map[string]any{"eth_feeHistory": c.history, "eth_maxPriorityFeePerGas": c.tip}).Fees(t.Context(), base)
-		if got != c.want || (err == nil) != (c.want != pay.Fees{}) {
+		if got != c.want || (err == nil) != (c.want != treasury.Fees{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestFees(t *testing.T) {
 
 func TestEstimateGas(t *testing.T) {
 	t.Parallel()
-	call := pay.Transaction{From: payer, To: usdc.Address, Data: []byte{1}}
+	call := treasury.Transaction{From: payer, To: usdc.Address, Data: []byte{1}}
 	for name, c := range map[string]struct {
 		answer  any
 		gas     uint64
@@ -75,7 +75,7 @@ func TestEstimateGas(t *testing.T) {
 		"busy":    {refusal{-32005, "too many requests"}, 0, false},
 	} {
 		got, err := answering(t, map[string]any{"eth_estimateGas": c.answer}).EstimateGas(t.Context(), base, call)
-		if _, reverts := errors.AsType[*pay.RevertError](err); got != c.gas || reverts != c.reverts || (err == nil) != (c.gas > 0) {
+		if _, reverts := errors.AsType[*treasury.RevertError](err); got != c.gas || reverts != c.reverts || (err == nil) != (c.gas > 0) {
 			t.Errorf("%s: %d, %v", name, got, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestEstimateGas(t *testing.T) {
 
 func TestDataFee(t *testing.T) {
 	t.Parallel()
-	var call pay.Transaction
+	var call treasury.Transaction
 	for answer, want := range map[string]string{"0x": "0", "0x" + strings.Repeat("0", 62) + "ff": "255", "0x12": ""} {
 		got, err := answering(t, map[string]any{"eth_call": answer}).DataFee(t.Context(), base, call)
 		if want == "" && err == nil || want != "" && (err != nil || got.String() != want) {
@@ -98,7 +98,7 @@ func TestDataFee(t *testing.T) {
 
 func TestSend(t *testing.T) {
 	t.Parallel()
-	signed := pay.SignedTransaction{Raw: []byte{2, 1}, Hash: hash(7)}
+	signed := treasury.SignedTransaction{Raw: []byte{2, 1}, Hash: hash(7)}
 	known := map[string]string{"hash": hash(7)}
 	for name, c := range map[string]struct {
 		send, known any
@@ -115,7 +115,7 @@ func TestSend(t *testing.T) {
 		"refused, other hash": {refusal{-32000, "nonce too low"}, map[string]string{"hash": hash(9)}, true, true},
 	} {
 		err := answering(t, map[string]any{"eth_sendRawTransaction": c.send, "eth_getTransactionByHash": c.known}).Send(t.Context(), base, signed)
-		if _, rejected := errors.AsType[*pay.RejectedError](err); rejected != c.rejected || (err != nil) != c.fails {
+		if _, rejected := errors.AsType[*treasury.RejectedError](err); rejected != c.rejected || (err != nil) != c.fails {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -134,12 +134,12 @@ func TestMined(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer any
-		want   *pay.MinedTransaction
+		want   *treasury.MinedTransaction
 		fails  bool
 	}{
-		"done":            {receipt("0x1"), &pay.MinedTransaction{OK: true, Cost: x402.NewAmount(300)}, false},
-		"with data":       {receipt("0x1", "l1Fee", "0x5"), &pay.MinedTransaction{OK: true, Cost: x402.NewAmount(305)}, false},
-		"failed":          {receipt("0x0"), &pay.MinedTransaction{Cost: x402.NewAmount(300)}, false},
+		"done":            {receipt("0x1"), &treasury.MinedTransaction{OK: true, Cost: x402.NewAmount(300)}, false},
+		"with data":       {receipt("0x1", "l1Fee", "0x5"), &treasury.MinedTransaction{OK: true, Cost: x402.NewAmount(305)}, false},
+		"failed":          {receipt("0x0"), &treasury.MinedTransaction{Cost: x402.NewAmount(300)}, false},
 		"in no block":     {nil, nil, false},
 		"another's":       {receipt("0x1", "transactionHash", hash(8)), nil, true},
 		"without status":  {receipt("0x1", "status", ""), nil, true},

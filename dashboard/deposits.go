@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 )
 
 const (
@@ -47,7 +48,7 @@ type depositsKept struct {
 }
 
 type keptDeposits struct {
-	list  pay.Deposits
+	list  treasury.Deposits
 	at    time.Time
 	until time.Time
 }
@@ -126,7 +127,7 @@ func (d *dashboard) readDeposits(ctx context.Context, v visit, w pay.Wallet) (ke
 	if kept, known := d.deposits.get(w.ID, d.Clock()); known { // another visitor has waited for it
 		return kept, nil
 	}
-	kept.list, err = d.Payer.Deposits(ctx, w, v.now.AddDate(0, 0, -depositDays), depositRows)
+	kept.list, err = treasury.Of(d.Payer).Deposits(ctx, w, v.now.AddDate(0, 0, -depositDays), depositRows)
 	if err == nil {
 		kept.at = v.now
 		kept.until = v.now.Add(depositsAgain)

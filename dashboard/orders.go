@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 )
 
 const (
@@ -27,7 +27,7 @@ type orders struct {
 // order is a reviewed withdrawal of one session.
 type order struct {
 	session, account string
-	what             pay.Withdrawal
+	what             treasury.Withdrawal
 	until            time.Time
 	// sending holds one token. Its holder reads and writes payment.
 	sending chan struct{}
@@ -37,7 +37,7 @@ type order struct {
 func newOrders() orders { return orders{list: map[string]*order{}} }
 
 // add keeps an order, and returns its id. It returns "" while too many others wait.
-func (o *orders) add(v visit, what pay.Withdrawal) string {
+func (o *orders) add(v visit, what treasury.Withdrawal) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	maps.DeleteFunc(o.list, func(_ string, one *order) bool { return !v.now.Before(one.until) })

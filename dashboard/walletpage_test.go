@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -103,7 +104,7 @@ func TestDeposits(t *testing.T) {
 	path := "/dashboard/wallets/" + wallet.ID
 	from := x402.Address{0xaa}
 	moves := func(to, from x402.Address, micros, block uint64) {
-		w.chain.past = append(w.chain.past, pay.Transfer{From: from, To: to, Value: x402.NewAmount(micros), Transaction: fmt.Sprintf("0x%064x", block), Block: block})
+		w.chain.past = append(w.chain.past, treasury.Transfer{From: from, To: to, Value: x402.NewAmount(micros), Transaction: fmt.Sprintf("0x%064x", block), Block: block})
 	}
 	ask := func() seen { return ada.get(path+"/deposits", "HX-Request", "true") }
 	ada.get(path).is(200, "Ask the chain for deposits", `hx-get="`+path+`/deposits"`)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,7 +58,7 @@ func (d *dashboard) withdrawForm(r *http.Request, v visit, w pay.Wallet, k pay.K
 
 func (d *dashboard) withdrawWith(ctx context.Context, v visit, w pay.Wallet, k pay.Key, status int, p withdrawPage) (answer, error) {
 	p.walletHead, p.WhyNot = d.walletHead(v, w, k), d.cannotSign(w)
-	if p.WhyNot == "" && !d.Payer.SendsWithdrawals() {
+	if p.WhyNot == "" && !treasury.Of(d.Payer).SendsWithdrawals() {
 		p.WhyNot = "This purser has no facilitator that sends a transfer to the chain. It can only sign one, for an account that pays the gas."
 		p.Command = command{ID: "sign-only", What: "the command that signs a transfer", Text: "purser wallets withdraw " + w.ID + " --to 0x… --all --sign-only"}
 	}
@@ -100,7 +101,7 @@ func (d *dashboard) orderWithdrawal(r *http.Request, v visit, w pay.Wallet, k pa
 	}
 	form := r.PostForm
 	p := withdrawPage{To: cut(strings.TrimSpace(form.Get("to")), 100), Amount: cut(strings.TrimSpace(form.Get("amount")), 100), All: form.Get("all") != ""}
-	if form.Get("do") == "edit" || d.cannotSign(w) != "" || !d.Payer.SendsWithdrawals() {
+	if form.Get("do") == "edit" || d.cannotSign(w) != "" || !treasury.Of(d.Payer).SendsWithdrawals() {
 		return d.withdrawWith(r.Context(), v, w, k, http.StatusOK, p)
 	}
 	what, wrongs := readWithdrawal(p)
@@ -119,7 +120,7 @@ func (d *dashboard) orderWithdrawal(r *http.Request, v visit, w pay.Wallet, k pa
 			return d.withdrawWith(r.Context(), v, w, k, http.StatusUnprocessableEntity, p)
 		}
 	}
-	plan, err := d.Payer.PlanWithdrawal(r.Context(), what)
+	plan, err := treasury.Of(d.Payer).PlanWithdrawal(r.Context(), what)
 	if err != nil {
 		return d.withdrawalRefused(r.Context(), v, w, k, p, err)
 	}
@@ -127,7 +128,7 @@ func (d *dashboard) orderWithdrawal(r *http.Request, v visit, w pay.Wallet, k pa
 }
 
 // readWithdrawal reads what was typed.
-func readWithdrawal(p withdrawPage) (what pay.Withdrawal, wrongs map[string]*wrong) {
+func readWithdrawal(p withdrawPage) (what treasury.Withdrawal, wrongs map[string]*wrong) {
 	wrongs = map[string]*wrong{}
 	bad := func(field, text string) { wrongs[field] = &wrong{Field: field, Text: text} }
 	to, err := x402.ParseCheckedAddress(p.To)
@@ -195,7 +196,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func (d *dashboard) reviewWithdrawal(ctx context.Context, v visit, w pay.Wallet, k pay.Key, typed withdrawPage, what pay.Withdrawal, plan pay.WithdrawalPlan) (answer, error) {
+func (d *dashboard) reviewWithdrawal(ctx context.Context, v visit, w pay.Wallet, k pay.Key, typed withdrawPage, what treasury.Withdrawal, plan treasury.WithdrawalPlan) (answer, error) {
 	p := withdrawReview{
 		walletHead: d.walletHead(v, w, k), To: what.To.String(), Typed: typed.Amount, TypedAll: typed.All,
 		Sum: amountOf(plan.Amount, false, plan.Asset.Symbol), Unknown: plan.Balance == nil, Minutes: count(int(plan.Valid / time.Minute)),
@@ -258,7 +259,7 @@ func (d *dashboard) sendWithdrawal(r *http.Request, v visit, w pay.Wallet, k pay
 	}
 	// A person who has said yes gets it done, although the browser leaves: less is left open so.
 	ctx := context.WithoutCancel(r.Context())
-	out, err := d.Payer.Withdraw(ctx, o.what)
+	out, err := treasury.Of(d.Payer).Withdraw(ctx, o.what)
 	if p := begunBy(out, err); p != nil {
 		o.payment = p.ID
 		d.Logger.Info("withdrawal ordered on the dashboard", "payment", p.ID, "wallet", w.ID, "state", string(p.State), "by", v.Actor().String(), "error", err)

@@ -32,6 +32,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -374,9 +375,9 @@ type ledger struct {
 	settled  int
 	// transfers: settlements change balances.
 	transfers bool
-	past      []pay.Transfer // a block a minute, the newest is newestBlock
-	asked     int            // for transfers
-	deaf      uint64         // transfers of blocks before are not told; 0: all are
+	past      []treasury.Transfer // a block a minute, the newest is newestBlock
+	asked     int                 // for transfers
+	deaf      uint64              // transfers of blocks before are not told; 0: all are
 }
 
 func (l *ledger) set(change func(*ledger)) {
@@ -473,7 +474,7 @@ func (l *ledger) BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, ow
 	return l.Balance(ctx, n, a, owner)
 }
 
-func (l *ledger) Transfers(_ context.Context, q pay.TransfersQuery) (a pay.TransfersAnswer, err error) {
+func (l *ledger) Transfers(_ context.Context, q treasury.TransfersQuery) (a treasury.TransfersAnswer, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++
@@ -481,7 +482,7 @@ func (l *ledger) Transfers(_ context.Context, q pay.TransfersQuery) (a pay.Trans
 		return a, errors.New("timeout")
 	}
 	a.Through, a.Size = q.To, q.Size
-	slices.SortStableFunc(l.past, func(a, b pay.Transfer) int { return cmp.Compare(a.Block, b.Block) })
+	slices.SortStableFunc(l.past, func(a, b treasury.Transfer) int { return cmp.Compare(a.Block, b.Block) })
 	for _, t := range l.past {
 		if t.Block >= q.From && t.Block <= q.To {
 			a.Transfers = append(a.Transfers, t)

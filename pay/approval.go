@@ -324,4 +324,4 @@ func (e *ApprovalError) Detail() string {
 
 func (e *ApprovalError) Error() string { return e.Rule() + ": " + e.Detail() }
 
-func (*ApprovalError) code() ErrorCode { return CodeApproval }
+func (*ApprovalError) ErrorCode() ErrorCode { return CodeApproval }

@@ -8,13 +8,14 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
-func (w *world) approve(amount uint64) (pay.AllowanceChange, error) {
+func (w *world) approve(amount uint64) (treasury.AllowanceChange, error) {
 	ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond) // for what comes into no block
 	defer end()
-	return w.payer.Approve(ctx, pay.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(amount)})
+	return treasury.Of(w.payer).Allow(ctx, treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(amount)})
 }
 
 func TestApprovalIsJournaledFirst(t *testing.T) {
@@ -73,7 +74,7 @@ func TestApprovalsKeepTheirOrder(t *testing.T) {
 	if got, err := w.approve(700); err != nil || got.Mined != nil || got.Transaction == "" {
 		t.Fatalf("approved %+v, %v", got, err)
 	}
-	if plan, err := w.payer.PlanAllowance(context.Background(), pay.AllowanceOrder{Wallet: w.store.wallet()}); err != nil || plan.Cost == nil {
+	if plan, err := treasury.Of(w.payer).PlanAllowance(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet()}); err != nil || plan.Cost == nil {
 		t.Errorf("plan %+v, %v", plan, err)
 	}
 	c.set(func() { c.full = false })
@@ -86,7 +87,7 @@ func TestApprovalsKeepTheirOrder(t *testing.T) {
 func TestApprovalRefused(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
-	if _, err := w.payer.Approve(context.Background(), pay.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(1).TimesSaturated(1 << 63).TimesSaturated(1 << 63).TimesSaturated(4)}); inputField(err) != "amount" {
+	if _, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(1).TimesSaturated(1 << 63).TimesSaturated(1 << 63).TimesSaturated(4)}); inputField(err) != "amount" {
 		t.Errorf("2^128: %v", err)
 	}
 	c.coins = 100

@@ -339,8 +339,8 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	return written, nil
 }
 
-// asset looks up the pinned network and asset of the payment's terms.
-func (p *Payment) asset() (x402.Network, x402.Asset, error) {
+// Asset looks up the pinned network and asset of the payment's terms.
+func (p *Payment) Asset() (x402.Network, x402.Asset, error) {
 	n, ok := x402.NetworkByWire(p.Terms.Network)
 	if !ok {
 		return n, x402.Asset{}, fmt.Errorf("payment %s: unknown network %q", p.ID, p.Terms.Network)

@@ -141,7 +141,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age f
 		if have.moved, err = p.moved(ctx, c); err != nil {
 			return have, err
 		}
-		if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+		if err = p.CheckChain(ctx, c.network, c.asset); err == nil {
 			have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
 		}
 		return have, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -69,7 +70,7 @@ func TestTwoNodesWithdrawABalanceOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	amount := x402.NewAmount(80)
-	out := must(w.payer.Withdraw(t.Context(), pay.Withdrawal{Wallet: wallet, To: x402.Address{7}, Amount: &amount}))
+	out := must(treasury.Of(w.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallet, To: x402.Address{7}, Amount: &amount}))
 	if out.Payment.State != pay.Settled {
 		t.Fatalf("the withdrawal is %s", out.Payment.State)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -41,26 +42,26 @@ type pool struct {
 	seen     func(*types.Transaction)
 }
 
-func (c *pool) AccountState(context.Context, x402.Network, x402.Address) (pay.AccountState, error) {
+func (c *pool) AccountState(context.Context, x402.Network, x402.Address) (treasury.AccountState, error) {
 	c.at.Lock()
 	defer c.at.Unlock()
 	if c.down {
-		return pay.AccountState{}, errors.New("rpc down")
+		return treasury.AccountState{}, errors.New("rpc down")
 	}
 	n := uint64(len(c.mined)) + c.others
-	return pay.AccountState{Coins: x402.NewAmount(c.coins), Mined: n, Sent: n + uint64(len(c.waiting))}, nil
+	return treasury.AccountState{Coins: x402.NewAmount(c.coins), Mined: n, Sent: n + uint64(len(c.waiting))}, nil
 }
 
-func (c *pool) Fees(context.Context, x402.Network) (pay.Fees, error) {
+func (c *pool) Fees(context.Context, x402.Network) (treasury.Fees, error) {
 	c.at.Lock()
 	defer c.at.Unlock()
 	if c.down {
-		return pay.Fees{}, errors.New("rpc down")
+		return treasury.Fees{}, errors.New("rpc down")
 	}
-	return pay.Fees{Base: x402.NewAmount(c.base), Tip: x402.NewAmount(2 + c.tip)}, nil
+	return treasury.Fees{Base: x402.NewAmount(c.base), Tip: x402.NewAmount(2 + c.tip)}, nil
 }
 
-func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t pay.Transaction) (uint64, error) {
+func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t treasury.Transaction) (uint64, error) {
 	c.at.Lock()
 	defer c.at.Unlock()
 	if t.To == t.From {
@@ -71,16 +72,16 @@ func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t pay.Transaction)
 	}
 	nonce := x402.Nonce(t.Data[36:68])
 	if c.canceled[nonce] != "" || c.transaction(nonce) != "" {
-		return 0, &pay.RevertError{Reason: "FiatTokenV2: authorization is used or canceled"}
+		return 0, &treasury.RevertError{Reason: "FiatTokenV2: authorization is used or canceled"}
 	}
 	return 60_000, nil
 }
 
-func (c *pool) DataFee(context.Context, x402.Network, pay.Transaction) (x402.Amount, error) {
+func (c *pool) DataFee(context.Context, x402.Network, treasury.Transaction) (x402.Amount, error) {
 	return x402.NewAmount(1_000), nil
 }
 
-func (c *pool) Send(_ context.Context, _ x402.Network, s pay.SignedTransaction) error {
+func (c *pool) Send(_ context.Context, _ x402.Network, s treasury.SignedTransaction) error {
 	var t types.Transaction
 	if err := t.UnmarshalBinary(s.Raw); err != nil {
 		return err
@@ -95,11 +96,11 @@ func (c *pool) Send(_ context.Context, _ x402.Network, s pay.SignedTransaction) 
 	defer c.at.Unlock()
 	switch {
 	case c.refuses != "":
-		return &pay.RejectedError{Reason: c.refuses}
+		return &treasury.RejectedError{Reason: c.refuses}
 	case c.unheard:
 		return errors.New("timed out")
 	case t.Nonce() < uint64(len(c.mined))+c.others && !c.mined[s.Hash]:
-		return &pay.RejectedError{Reason: "nonce too low"}
+		return &treasury.RejectedError{Reason: "nonce too low"}
 	}
 	c.sent = append(c.sent, &t)
 	if c.waiting[t.Nonce()] = &t; !c.full {
@@ -145,14 +146,14 @@ func (c *pool) Allowance(_ context.Context, _ x402.Network, _ x402.Asset, owner,
 	return c.allowed, nil
 }
 
-func (c *pool) Mined(_ context.Context, _ x402.Network, hash string) (*pay.MinedTransaction, error) {
+func (c *pool) Mined(_ context.Context, _ x402.Network, hash string) (*treasury.MinedTransaction, error) {
 	c.at.Lock()
 	defer c.at.Unlock()
 	ok, mined := c.mined[hash]
 	if !mined {
 		return nil, nil
 	}
-	return &pay.MinedTransaction{OK: ok, Cost: x402.NewAmount(60_000)}, nil
+	return &treasury.MinedTransaction{OK: ok, Cost: x402.NewAmount(60_000)}, nil
 }
 
 func (c *pool) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
@@ -177,13 +178,13 @@ type notary struct {
 
 func (notary) Name() string { return "local" }
 
-func (n notary) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transaction) (pay.SignedTransaction, error) {
+func (n notary) SignTransaction(ctx context.Context, w pay.Wallet, t treasury.Transaction) (treasury.SignedTransaction, error) {
 	if n.signs != nil {
 		n.signs()
 	}
 	s, err := n.Sign(ctx, w, pay.Message{From: t.From, Digest: t.Digest()})
 	if err != nil {
-		return pay.SignedTransaction{}, err
+		return treasury.SignedTransaction{}, err
 	}
 	return t.Signed(s)
 }
@@ -203,13 +204,13 @@ func newPool(t testing.TB, change func(*pay.Options)) (*world, *pool) {
 	return w, c
 }
 
-func (w *world) cancel(id string) ([]pay.Cancellation, error) {
+func (w *world) cancel(id string) ([]treasury.Cancellation, error) {
 	ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond) // for what comes into no block
 	defer end()
-	return w.payer.Cancel(ctx, pay.Cancel{Wallet: w.store.wallet(), PaymentID: id})
+	return treasury.Of(w.payer).Cancel(ctx, treasury.Cancel{Wallet: w.store.wallet(), PaymentID: id})
 }
 
-func (w *world) mustCancel(id string) pay.Cancellation {
+func (w *world) mustCancel(id string) treasury.Cancellation {
 	w.t.Helper()
 	list := must(w.cancel(id))
 	if len(list) != 1 || list[0].Err != nil {
@@ -274,7 +275,7 @@ func TestCancellationIsSentOnce(t *testing.T) {
 			fault(c)
 			_, err := w.cancel(p.ID)
 			if c.unheard || c.deaf {
-				if failed, is := errors.AsType[*pay.RPCError](err); !is {
+				if failed, is := errors.AsType[*treasury.RPCError](err); !is {
 					t.Errorf("got %v", failed)
 				}
 			}
@@ -311,8 +312,8 @@ func TestCancellationWithHigherFees(t *testing.T) {
 	if len(c.sent) != 2 || first.Nonce() != second.Nonce() || second.GasFeeCap().Uint64() != 202 || second.GasTipCap().Uint64() < 3 || w.payment(p.ID).State != pay.Void {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	limit := pay.Cancel{Wallet: w.store.wallet(), PaymentID: w.mustBuy("https://api.example.com/b", "300", "", false).ID, MaxFee: some(101)}
-	if _, err := w.payer.Cancel(context.Background(), limit); inputField(err) != "max_fee" {
+	limit := treasury.Cancel{Wallet: w.store.wallet(), PaymentID: w.mustBuy("https://api.example.com/b", "300", "", false).ID, MaxFee: some(101)}
+	if _, err := treasury.Of(w.payer).Cancel(context.Background(), limit); inputField(err) != "max_fee" {
 		t.Errorf("above the agreed fee: %v", err)
 	}
 }
@@ -359,7 +360,7 @@ func TestCancellationsOfAWallet(t *testing.T) {
 	for _, url := range []string{"a", "b", "c"} {
 		w.mustBuy("https://api.example.com/"+url, "300", "", false)
 	}
-	plan := must(w.payer.PlanCancel(context.Background(), pay.Cancel{Wallet: w.store.wallet()}))
+	plan := must(treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet()}))
 	// 84,000 gas at 22 wei, and data twice; 12 wei now, and data once.
 	if cost := plan.Cost; len(plan.Payments) != 3 || cost.Each.String() != "1850000" || cost.Most.String() != "5550000" || cost.Now.String() != "3027000" || cost.MaxFee.String() != "22" {
 		t.Errorf("plan %+v", plan.Cost)
@@ -454,7 +455,7 @@ func TestUsedIsNoSettlementOfWhatIsCanceled(t *testing.T) {
 	t.Parallel()
 	w, _ := newPool(t, func(o *pay.Options) { o.Chain = nil })
 	a := w.mustOpen(w.proxied("https://api.example.com/a", "300", ""))
-	out, err := w.payer.Cancel(context.Background(), pay.Cancel{Wallet: w.store.wallet(), Sign: true})
+	out, err := treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet(), Sign: true})
 	if err != nil || len(out) != 1 || out[0].Signature == nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -489,7 +490,7 @@ func TestCancellationRefused(t *testing.T) {
 	code := func(name string, want pay.ErrorCode, words string) {
 		t.Helper()
 		_, err := w.cancel(p.ID)
-		_, planned := w.payer.PlanCancel(context.Background(), pay.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID})
+		_, planned := treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID})
 		if pay.Code(err) != want || !strings.Contains(err.Error(), words) || name != "refused" && pay.Code(planned) != want {
 			t.Errorf("%s: %v; planned: %v", name, err, planned)
 		}
@@ -510,17 +511,17 @@ func TestCancellationRefused(t *testing.T) {
 	}
 	stranger := w.store.wallet()
 	stranger.ID = "another"
-	if _, err := w.payer.Cancel(context.Background(), pay.Cancel{Wallet: stranger, PaymentID: p.ID}); inputField(err) != "payment" {
+	if _, err := treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: stranger, PaymentID: p.ID}); inputField(err) != "payment" {
 		t.Errorf("of another wallet: %v", err)
 	}
 	stranger = w.store.wallet()
 	stranger.ProviderID = "cdp_1"
-	if _, err := w.payer.Cancel(context.Background(), pay.Cancel{Wallet: stranger, PaymentID: p.ID}); inputField(err) != "wallet" {
+	if _, err := treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: stranger, PaymentID: p.ID}); inputField(err) != "wallet" {
 		t.Errorf("of another provider: %v", err)
 	}
 	w.chain.advance(time.Hour)
 	code("expired", pay.CodeUncancelable, "it has expired")
-	plan := must(w.payer.PlanCancel(context.Background(), pay.Cancel{Wallet: w.store.wallet()}))
+	plan := must(treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet()}))
 	if len(plan.Payments) != 0 || plan.Cost != nil || plan.Expired != 1 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -534,13 +535,13 @@ func TestCancellationBySignersWithoutTransactions(t *testing.T) {
 	t.Parallel()
 	w, _ := newPool(t, func(o *pay.Options) { o.Wallets = struct{ pay.Wallets }{o.Wallets} })
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
-	if _, err := w.cancel(p.ID); !errors.Is(err, pay.ErrNoTransactions) {
+	if _, err := w.cancel(p.ID); !errors.Is(err, treasury.ErrNoTransactions) {
 		t.Errorf("got %v", err)
 	}
 	if w.payment(p.ID).Canceling != nil {
 		t.Error("it is being canceled")
 	}
-	out := must(w.payer.Cancel(context.Background(), pay.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, Sign: true}))
+	out := must(treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, Sign: true}))
 	if len(out) != 1 || out[0].Signature == nil {
 		t.Errorf("%+v", out)
 	}
@@ -556,7 +557,7 @@ func TestTransactionEncoding(t *testing.T) {
 		{Nonce: 1, Gas: 21_000, MaxFee: x402.NewAmount(1e18), Tip: x402.NewAmount(1)},
 		{Nonce: 1 << 40, Gas: 1 << 33, MaxFee: x402.NewAmount(200), Tip: x402.NewAmount(127)},
 	} {
-		tx := pay.Transaction{ChainID: 8453, From: from, To: owner, Data: []byte{1, 2}, TransactionTerms: terms}
+		tx := treasury.Transaction{ChainID: 8453, From: from, To: owner, Data: []byte{1, 2}, TransactionTerms: terms}
 		to := common.Address(tx.To)
 		want := types.NewTx(&types.DynamicFeeTx{
 			ChainID: new(x402.NewAmount(8453)).Big(), Nonce: terms.Nonce, GasTipCap: terms.Tip.Big(), GasFeeCap: terms.MaxFee.Big(), Gas: terms.Gas, To: &to, Data: tx.Data,

@@ -77,9 +77,9 @@ func (c *chainIdentity) turn(n x402.Network) chan struct{} {
 	return c.asking[n.Name]
 }
 
-// checkChain makes sure that the word of the RPC counts: pinned chain id and token, and the store's
+// CheckChain makes sure that the word of the RPC counts: pinned chain id and token, and the store's
 // genesis hash (docs/design.md §3). ErrUnwatched when the RPC is for another network.
-func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
+func (p *Payer) CheckChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
 	}
@@ -93,7 +93,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
 	}
-	err := p.identify(ctx, n, a)
+	err := p.Identify(ctx, n, a)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return err // the caller has left, which says nothing about the RPC
 	}
@@ -111,7 +111,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	return err
 }
 
-func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) error {
+func (p *Payer) Identify(ctx context.Context, n x402.Network, a x402.Asset) error {
 	id, err := p.opts.Chain.Identify(ctx, n, a)
 	if err != nil {
 		return p.unserved(n, id, err)
@@ -178,11 +178,11 @@ func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
 		return Trace{}, ErrUnwatched
 	}
-	n, a, err := row.asset()
+	n, a, err := row.Asset()
 	if err != nil {
 		return Trace{}, err
 	}
-	if err := p.checkChain(ctx, n, a); err != nil {
+	if err := p.CheckChain(ctx, n, a); err != nil {
 		return Trace{}, fmt.Errorf("checking the chain: %w", err)
 	}
 	q := TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created}

@@ -102,6 +102,9 @@ const maxOffer = 8 << 10
 // maxAmount bounds an amount: no pinned token has more, and sums of it stay below 2^256.
 var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 
+// MaxAmount returns the most that an amount can be.
+func MaxAmount() x402.Amount { return maxAmount }
+
 // How far a requirement came before it was turned down; rankFault is our own failure.
 const (
 	rankHeader = iota
@@ -208,7 +211,7 @@ func validity(asked time.Duration) time.Duration {
 	if asked <= 0 {
 		asked = defaultValidity
 	}
-	return min(asked, maxValidity)
+	return min(asked, MaxValidity)
 }
 
 // walletFor finds the first wallet on a network that the key may use: *NoWalletError. Wallets of the

@@ -47,7 +47,7 @@ const (
 	CodeCallerGone    ErrorCode = "caller-gone"
 	CodeUncancelable  ErrorCode = "uncancelable" // *UncancelableError
 
-	// A transaction of a wallet.
+	// A transaction of a wallet: package treasury has the errors.
 	CodeGas            ErrorCode = "no-gas"                 // *GasError
 	CodeNoTransactions ErrorCode = "no-transactions"        // the signer signs none
 	CodeRejected       ErrorCode = "transaction-rejected"   // *RejectedError
@@ -89,36 +89,32 @@ const (
 // lease that was lost is an open payment to the caller.
 type coded interface {
 	error
-	code() ErrorCode
+	ErrorCode() ErrorCode
 }
 
-func (*InputError) code() ErrorCode         { return CodeInput }
-func (*HeaderError) code() ErrorCode        { return CodeHeader }
-func (*NoWalletError) code() ErrorCode      { return CodeNoWallet }
-func (*PolicyError) code() ErrorCode        { return CodePolicy }
-func (*FailuresError) code() ErrorCode      { return CodeFailures }
-func (*QuestionsError) code() ErrorCode     { return CodeQuestions }
-func (*FailedError) code() ErrorCode        { return CodeFailed }
-func (*OpenError) code() ErrorCode          { return CodeOpen }
-func (*SpentError) code() ErrorCode         { return CodeSpent }
-func (*UnresolvableError) code() ErrorCode  { return CodeUnresolvable }
-func (*SellerSettlesError) code() ErrorCode { return CodeSellerSettles }
-func (*AllowanceError) code() ErrorCode     { return CodeAllowance }
-func (*WalletCodeError) code() ErrorCode    { return CodeWalletCode }
-func (*ReconcilingError) code() ErrorCode   { return CodeReconciling }
-func (*ClockError) code() ErrorCode         { return CodeClock }
-func (*SignerError) code() ErrorCode        { return CodeSigner }
-func (*UncancelableError) code() ErrorCode  { return CodeUncancelable }
-func (*GasError) code() ErrorCode           { return CodeGas }
-func (*RejectedError) code() ErrorCode      { return CodeRejected }
-func (*RevertError) code() ErrorCode        { return CodeReverts }
-func (*RPCError) code() ErrorCode           { return CodeRPC }
+func (*InputError) ErrorCode() ErrorCode         { return CodeInput }
+func (*HeaderError) ErrorCode() ErrorCode        { return CodeHeader }
+func (*NoWalletError) ErrorCode() ErrorCode      { return CodeNoWallet }
+func (*PolicyError) ErrorCode() ErrorCode        { return CodePolicy }
+func (*FailuresError) ErrorCode() ErrorCode      { return CodeFailures }
+func (*QuestionsError) ErrorCode() ErrorCode     { return CodeQuestions }
+func (*FailedError) ErrorCode() ErrorCode        { return CodeFailed }
+func (*OpenError) ErrorCode() ErrorCode          { return CodeOpen }
+func (*SpentError) ErrorCode() ErrorCode         { return CodeSpent }
+func (*UnresolvableError) ErrorCode() ErrorCode  { return CodeUnresolvable }
+func (*SellerSettlesError) ErrorCode() ErrorCode { return CodeSellerSettles }
+func (*AllowanceError) ErrorCode() ErrorCode     { return CodeAllowance }
+func (*WalletCodeError) ErrorCode() ErrorCode    { return CodeWalletCode }
+func (*ReconcilingError) ErrorCode() ErrorCode   { return CodeReconciling }
+func (*ClockError) ErrorCode() ErrorCode         { return CodeClock }
+func (*SignerError) ErrorCode() ErrorCode        { return CodeSigner }
+func (*UncancelableError) ErrorCode() ErrorCode  { return CodeUncancelable }
 
 // Code finds the code of an error. Why a payment failed, the code of [FailedError.Cause] says.
 func Code(err error) ErrorCode {
 	switch c, found := errors.AsType[coded](err); {
 	case found:
-		return c.code()
+		return c.ErrorCode()
 	case is[*x402.UnsupportedError](err):
 		return CodeUnsupported
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -13,8 +13,11 @@ type sentinel struct {
 	text string
 }
 
-func (e *sentinel) Error() string   { return e.text }
-func (e *sentinel) code() ErrorCode { return e.kind }
+// CodedError makes an error that holds nothing but its code.
+func CodedError(kind ErrorCode, text string) error { return &sentinel{kind, text} }
+
+func (e *sentinel) Error() string        { return e.text }
+func (e *sentinel) ErrorCode() ErrorCode { return e.kind }
 
 // Errors that stores and the pipeline return.
 var (

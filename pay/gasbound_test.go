@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -18,11 +18,11 @@ func TestTransactionsAreBoundedByDefault(t *testing.T) {
 	c.set(func() { c.coins, c.tip = 10e18, 1000*gwei }) // 0.075 ETH for a cancellation
 	for name, order := range map[string]func(fee, cost *x402.Amount) error{
 		"cancel": func(fee, cost *x402.Amount) error {
-			_, err := w.payer.Cancel(context.Background(), pay.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: fee, MaxCost: cost})
+			_, err := treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: fee, MaxCost: cost})
 			return err
 		},
 		"approve": func(fee, cost *x402.Amount) error {
-			_, err := w.payer.Approve(context.Background(), pay.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(5), MaxFee: fee, MaxCost: cost})
+			_, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(5), MaxFee: fee, MaxCost: cost})
 			return err
 		},
 	} {
@@ -50,12 +50,12 @@ func TestTransactionsKeepAgreedPrices(t *testing.T) {
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
 	c.set(func() { c.coins, c.tip, c.full = 10e18, 1e12, true })
-	plan := must(w.payer.PlanCancel(context.Background(), pay.Cancel{Wallet: w.store.wallet()}))
-	order := pay.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: &plan.Cost.MaxFee}
+	plan := must(treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet()}))
+	order := treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: &plan.Cost.MaxFee}
 	cancel := func() error {
 		ctx, end := context.WithTimeout(t.Context(), 100*1e6) // it comes into no block
 		defer end()
-		_, err := w.payer.Cancel(ctx, order)
+		_, err := treasury.Of(w.payer).Cancel(ctx, order)
 		return err
 	}
 	if err := cancel(); err != nil || len(c.sent) != 1 {

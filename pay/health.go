@@ -219,7 +219,7 @@ func together(networks []NetworkHealth, of func(NetworkHealth) Probe) (sum Probe
 
 // checkNetwork asks the RPC about a network.
 func (p *Payer) checkNetwork(ctx context.Context, n x402.Network) (err error) {
-	if err = p.checkChain(ctx, n, n.Assets[0]); err != nil {
+	if err = p.CheckChain(ctx, n, n.Assets[0]); err != nil {
 		err = fmt.Errorf("no evidence for %s: %w", n.Name, err)
 	}
 	return errors.Join(err, p.words.problem(rpcOf{SourceRPC, n.Name}, p.now()))

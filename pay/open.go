@@ -56,9 +56,9 @@ type Request struct {
 	// Gone reports whether the caller has left before its context ends; nil: the context tells.
 	Gone func() bool
 
-	withdrawal *Withdrawal // nil: the call answers a seller's challenge
-	quoting    bool        // the call asks for a price
-	repeated   string      // the payment that the call has waited for, and repeats
+	withdrawal *Order // nil: the call answers a seller's challenge
+	quoting    bool   // the call asks for a price
+	repeated   string // the payment that the call has waited for, and repeats
 }
 
 // HTTPRequest identifies a request at the proxy and the transport.

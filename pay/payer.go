@@ -92,7 +92,8 @@ func (n Names) of(s TimeSource, network string) string {
 const (
 	defaultValidity = 60 * time.Second // when the challenge names none
 	minValidity     = 10 * time.Second // less is declined, rule "validity"
-	maxValidity     = 300 * time.Second
+	// MaxValidity bounds the time for which any authorization is valid.
+	MaxValidity = 300 * time.Second
 )
 
 // Payer is the pay core that every door uses. It is safe for concurrent use.
@@ -258,8 +259,11 @@ func (p *Payer) closing() bool {
 func (p *Payer) RPCSetting(network string) string { return p.opts.Names.of(SourceRPC, network) }
 
 // network finds an enabled network by our name or its wire name.
-func (p *Payer) network(wire string) (x402.Network, bool) {
-	for _, n := range p.opts.Networks {
+func (p *Payer) network(wire string) (x402.Network, bool) { return p.opts.Network(wire) }
+
+// Network finds an enabled network by our name or its wire name.
+func (o Options) Network(wire string) (x402.Network, bool) {
+	for _, n := range o.Networks {
 		if wire == n.Name || wire == n.CAIP2() {
 			return n, true
 		}

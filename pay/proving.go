@@ -26,7 +26,7 @@ const (
 	maxProving    = 1000
 	provingPage   = 200
 	maxProvedKeys = 20
-	provedFor     = 2 * maxValidity
+	provedFor     = 2 * MaxValidity
 	maxProvers    = 10_000
 )
 

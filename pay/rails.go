@@ -97,7 +97,7 @@ func (p *Payer) allowance(ctx context.Context, chain Allowances, c choice) (have
 	if have.moved, err = p.store.Counter(ctx, movedCounter(c.wallet.ID, permitted(c.asset))); err != nil {
 		return have, fmt.Errorf("%w: %w", errUncounted, err)
 	}
-	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+	if err = p.CheckChain(ctx, c.network, c.asset); err == nil {
 		have.amount, err = chain.Allowance(ctx, c.network, c.asset, *c.wallet.Address, x402.Permit2)
 	}
 	return have, err

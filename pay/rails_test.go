@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -355,8 +356,8 @@ func TestPermit2IsCanceled(t *testing.T) {
 	w.quiet()
 	p := a.Payment()
 	var uncancelable *pay.UncancelableError
-	order := pay.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, Sign: true}
-	if _, err := w.payer.Cancel(context.Background(), order); !errors.As(err, &uncancelable) {
+	order := treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, Sign: true}
+	if _, err := treasury.Of(w.payer).Cancel(context.Background(), order); !errors.As(err, &uncancelable) {
 		t.Errorf("a signed cancellation: %v", err)
 	}
 	w.mustCancel(p.ID)

@@ -111,7 +111,7 @@ func (r *Restore) knows(text string) bool {
 
 // RestoreNoted is the time for which a new reconciliation cannot end: the one that ends may be an earlier one,
 // which another node has finished.
-const RestoreNoted = maxValidity
+const RestoreNoted = MaxValidity
 
 // Again updates the state of a store that was restored from a backup of a store that was not
 // reconciled. Read blocks stay read. An operator's acceptance ends.

@@ -83,7 +83,7 @@ func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	if p.reconcile.seen.Before(at) {
 		at = p.reconcile.seen
 	}
-	chain = at.Add(maxValidity)
+	chain = at.Add(MaxValidity)
 	return chain.Add(RepeatGrace), chain
 }
 
@@ -239,7 +239,7 @@ func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, w
 // readOn reads a network's blocks up to the safe one, booking what it finds.
 func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling) error {
 	for _, a := range n.Assets {
-		if err := p.checkChain(ctx, n, a); err != nil {
+		if err := p.CheckChain(ctx, n, a); err != nil {
 			return fmt.Errorf("checking the chain: %w", err)
 		}
 	}

@@ -347,13 +347,13 @@ func (p *Payer) bringForward(ctx context.Context, row *Payment, now time.Time) e
 	if !row.Check.After(now.Add(maxBackoff)) { // soon enough, or retired
 		return nil
 	}
-	n, a, err := row.asset()
+	n, a, err := row.Asset()
 	if err != nil {
 		return nil //nolint:nilerr // the chain cannot be asked about it: that is told where it is looked at
 	}
 	look, cancel := context.WithTimeout(ctx, LeaseTime/2)
 	defer cancel()
-	switch err := p.checkChain(look, n, a); {
+	switch err := p.CheckChain(look, n, a); {
 	case errors.Is(err, ErrUnwatched):
 		return nil
 	case err != nil:

@@ -204,6 +204,17 @@ func PendingCounters(keyID string) (count, amount Counter) {
 	return Counter("pending/n/" + keyID), Counter("pending/sum/" + keyID)
 }
 
+// holdPrefix begins the names of the counters of wallets' open amounts.
+const holdPrefix = "hold/"
+
+// Reserves reports whether a part of the wallet's balance is kept for the payment: its authorization
+// may still move the money, or it is not known yet that it has not.
+func (p *Payment) Reserves() bool {
+	return slices.ContainsFunc(p.Reservations, func(r Reservation) bool {
+		return !r.Released && strings.HasPrefix(string(r.Counter), holdPrefix)
+	})
+}
+
 // holdCounter sums the open payments of a wallet in one asset.
 func holdCounter(walletID string, asset string) Counter {
 	return Counter(holdPrefix + walletID + "/" + asset)

@@ -93,20 +93,20 @@ func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signatur
 			return x402.Signature{}, err
 		}
 	}
-	n, asset, err := row.asset()
+	n, asset, err := row.Asset()
 	if err != nil {
 		return x402.Signature{}, err
 	}
-	return p.signMessage(ctx, w, MessageOf(row.Authorization, asset, n.ChainID))
+	return SignMessage(ctx, p.opts.Wallets, w, MessageOf(row.Authorization, asset, n.ChainID))
 }
 
-// signMessage has a wallet sign a message, and checks a signature from outside the process.
-func (p *Payer) signMessage(ctx context.Context, w Wallet, m Message) (x402.Signature, error) {
-	sig, err := p.opts.Wallets.Sign(ctx, w, m)
+// SignMessage has a wallet sign a message, and checks a signature from outside the process.
+func SignMessage(ctx context.Context, by Wallets, w Wallet, m Message) (x402.Signature, error) {
+	sig, err := by.Sign(ctx, w, m)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, err)
 	}
-	if _, proven := p.opts.Wallets.(KeyProving); proven {
+	if _, proven := by.(KeyProving); proven {
 		return sig, nil
 	}
 	from, err := x402.Recover(m.Digest, sig)
@@ -115,7 +115,7 @@ func (p *Payer) signMessage(ctx context.Context, w Wallet, m Message) (x402.Sign
 	}
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, &SignerError{
-			Provider: p.opts.Wallets.Name(), Fault: SignerUnreadable, Detail: "gave a wrong signature: " + err.Error(), Cause: err,
+			Provider: by.Name(), Fault: SignerUnreadable, Detail: "gave a wrong signature: " + err.Error(), Cause: err,
 		})
 	}
 	return sig, nil

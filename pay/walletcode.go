@@ -105,7 +105,7 @@ func (p *Payer) codeOf(ctx context.Context, c choice) (WalletCode, error) {
 		return code, nil
 	}
 	_, _, err := p.look(ctx, c, c.codeKey(), p.slowCode, asRemembered, func(ctx context.Context) (have knownBalance, err error) {
-		if err = p.checkChain(ctx, c.network, c.asset); err != nil {
+		if err = p.CheckChain(ctx, c.network, c.asset); err != nil {
 			return have, err
 		}
 		code, err := chain.Code(ctx, c.network, c.asset, *c.wallet.Address, func(ctx context.Context) ([32]byte, x402.Signature, error) {
@@ -138,7 +138,7 @@ func (p *Payer) signDead(ctx context.Context, c choice) (digest [32]byte, sig x4
 	m := MessageOf(x402.Authorization{
 		From: *c.wallet.Address, To: *c.wallet.Address, ValidBefore: 1, Nonce: p.newNonce(c.wallet.KeyID),
 	}, c.asset, c.network.ChainID)
-	if sig, err = p.signMessage(ctx, c.wallet, m); err != nil {
+	if sig, err = SignMessage(ctx, p.opts.Wallets, c.wallet, m); err != nil {
 		err = fmt.Errorf("%w: %w", errUncounted, err) // which says nothing of the RPC
 	}
 	return m.Digest, sig, err

@@ -3,12 +3,14 @@ package pay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -43,15 +45,15 @@ var owner = must(x402.ParseAddress("0x2222222222222222222222222222222222222222")
 func some(n uint64) *x402.Amount { return new(x402.NewAmount(n)) }
 
 // order is a withdrawal from the wallet; nil: of all.
-func (w *world) order(amount *x402.Amount) pay.Withdrawal {
-	return pay.Withdrawal{Wallet: w.store.wallet(), To: owner, Amount: amount}
+func (w *world) order(amount *x402.Amount) treasury.Withdrawal {
+	return treasury.Withdrawal{Wallet: w.store.wallet(), To: owner, Amount: amount}
 }
 
-func (w *world) withdraw(o pay.Withdrawal) (pay.Withdrawn, error) {
-	return w.payer.Withdraw(context.Background(), o)
+func (w *world) withdraw(o treasury.Withdrawal) (pay.Withdrawn, error) {
+	return treasury.Of(w.payer).Withdraw(context.Background(), o)
 }
 
-func (w *world) mustWithdraw(o pay.Withdrawal) pay.Withdrawn {
+func (w *world) mustWithdraw(o treasury.Withdrawal) pay.Withdrawn {
 	w.t.Helper()
 	got := must(w.withdraw(o))
 	w.idle()
@@ -77,7 +79,7 @@ func TestWithdrawMovesAllThatIsNotReserved(t *testing.T) {
 	if p.RequestURL != "withdraw:"+owner.String() || p.Host != "withdrawal" || !p.Withdraws() {
 		t.Errorf("booked as %q at %q", p.RequestURL, p.Host)
 	}
-	if _, err := w.withdraw(pay.Withdrawal{Wallet: w.store.wallet(), To: must(x402.ParseAddress(testSeller))}); inputField(err) != "amount" || !strings.Contains(err.Error(), "0.0003 USDC of it is reserved") {
+	if _, err := w.withdraw(treasury.Withdrawal{Wallet: w.store.wallet(), To: must(x402.ParseAddress(testSeller))}); inputField(err) != "amount" || !strings.Contains(err.Error(), "0.0003 USDC of it is reserved") {
 		t.Errorf("nothing is left, got %v", err)
 	}
 	// What was reserved is free once the chain has said that it did not move.
@@ -203,6 +205,9 @@ func TestUndecidedWithdrawalHoldsBackItsEqual(t *testing.T) {
 	if _, err := w.withdraw(w.order(some(100))); inputField(err) != "withdrawal" {
 		t.Errorf("unresolved, got %v", err)
 	}
+	if _, err := treasury.Of(w.payer).PlanWithdrawal(t.Context(), w.order(some(100))); inputField(err) != "withdrawal" {
+		t.Errorf("the plan of an unresolved one: %v", err)
+	}
 	w.chain.rpc(false, false)
 	w.chain.advance(2 * time.Hour)
 	w.recoverAll()
@@ -213,6 +218,31 @@ func TestUndecidedWithdrawalHoldsBackItsEqual(t *testing.T) {
 		t.Errorf("%d moves", w.chain.moves())
 	}
 	w.checkBooks()
+}
+
+// A plan names the withdrawal that the order then gets, however many payments the key has made since.
+func TestPlanIsWhatTheOrderGets(t *testing.T) {
+	t.Parallel()
+	w := newPurse(t, 100_000, nil)
+	first := w.mustWithdraw(w.order(some(100)))
+	for i := range 1001 {
+		w.mustBuy(fmt.Sprintf("https://api.example.com/%d", i), "1", "", true)
+	}
+	plan := must(treasury.Of(w.payer).PlanWithdrawal(t.Context(), w.order(some(100))))
+	if plan.Repeats == nil || plan.Repeats.ID != first.Payment.ID || plan.Amount != first.Payment.Terms.Amount {
+		t.Errorf("the plan repeats %+v", plan.Repeats)
+	}
+	if got := w.mustWithdraw(w.order(some(100))); !got.Earlier || got.Payment.ID != first.Payment.ID {
+		t.Errorf("the order got %s", got.Payment.ID)
+	}
+	other := w.order(some(100))
+	other.Again = true
+	if plan := must(treasury.Of(w.payer).PlanWithdrawal(t.Context(), other)); plan.Repeats != nil || plan.Amount.String() != "100" || plan.Balance == nil {
+		t.Errorf("another one is planned as %+v", plan)
+	}
+	if n := w.chain.moves(); n != 1+1001 {
+		t.Errorf("%d moves", n)
+	}
 }
 
 func TestEqualWithdrawalsAtOnceAreOne(t *testing.T) {
@@ -246,11 +276,11 @@ func TestWithdrawalsKeepNoLimitsOfTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.fac.mode("refuse", "")
-	_, err := w.payer.Withdraw(ctx, w.order(some(9)))
+	_, err := treasury.Of(w.payer).Withdraw(ctx, w.order(some(9)))
 	refused := failedState(t, err)
 	w.idle()
 	w.fac.mode("", "")
-	got := must(w.payer.Withdraw(ctx, w.order(nil)))
+	got := must(treasury.Of(w.payer).Withdraw(ctx, w.order(nil)))
 	if got.Payment.State != pay.Settled || got.Payment.Terms.Amount.String() != "991" { // the refused one is reserved
 		t.Errorf("withdrawn %+v", got.Payment)
 	}
@@ -269,13 +299,13 @@ func TestWithdrawalsKeepNoLimitsOfTheKey(t *testing.T) {
 
 func TestSignedWithdrawalIsBookedFromTheChain(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*pay.Options, *pay.Withdrawal){
-		"no facilitator": func(o *pay.Options, _ *pay.Withdrawal) { o.Facilitator = nil },
-		"as ordered":     func(_ *pay.Options, w *pay.Withdrawal) { w.Sign = true },
+	for name, change := range map[string]func(*pay.Options, *treasury.Withdrawal){
+		"no facilitator": func(o *pay.Options, _ *treasury.Withdrawal) { o.Facilitator = nil },
+		"as ordered":     func(_ *pay.Options, w *treasury.Withdrawal) { w.Sign = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var order pay.Withdrawal
+			var order treasury.Withdrawal
 			w := newPurse(t, 50, func(o *pay.Options) { change(o, &order) })
 			order.Wallet, order.To = w.store.wallet(), owner
 			got := w.mustWithdraw(order)
@@ -308,21 +338,21 @@ func TestWithdrawalsThatAreRefused(t *testing.T) {
 	wallet := w.store.wallet()
 	token := x402.DefaultNetworks()[0].Assets[0].Address
 	for name, c := range map[string]struct {
-		order pay.Withdrawal
+		order treasury.Withdrawal
 		field string
 	}{
-		"zero address": {pay.Withdrawal{Wallet: wallet}, "to"},
-		"token":        {pay.Withdrawal{Wallet: wallet, To: token}, "to"},
-		"itself":       {pay.Withdrawal{Wallet: wallet, To: *wallet.Address}, "to"},
-		"nothing":      {pay.Withdrawal{Wallet: wallet, To: owner, Amount: some(0)}, "amount"},
-		"too much":     {pay.Withdrawal{Wallet: wallet, To: owner, Amount: some(1001)}, "amount"},
-		"no such":      {pay.Withdrawal{Wallet: pay.Wallet{ID: wallet.ID, KeyID: w.key.ID, Network: "base-sepolia", Address: wallet.Address}, To: owner}, "wallet"},
+		"zero address": {treasury.Withdrawal{Wallet: wallet}, "to"},
+		"token":        {treasury.Withdrawal{Wallet: wallet, To: token}, "to"},
+		"itself":       {treasury.Withdrawal{Wallet: wallet, To: *wallet.Address}, "to"},
+		"nothing":      {treasury.Withdrawal{Wallet: wallet, To: owner, Amount: some(0)}, "amount"},
+		"too much":     {treasury.Withdrawal{Wallet: wallet, To: owner, Amount: some(1001)}, "amount"},
+		"no such":      {treasury.Withdrawal{Wallet: pay.Wallet{ID: wallet.ID, KeyID: w.key.ID, Network: "base-sepolia", Address: wallet.Address}, To: owner}, "wallet"},
 	} {
 		if _, err := w.withdraw(c.order); inputField(err) != c.field {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := w.withdraw(pay.Withdrawal{Wallet: pay.Wallet{KeyID: w.key.ID, Network: "base"}, To: owner}); !errors.Is(err, pay.ErrNoAddress) {
+	if _, err := w.withdraw(treasury.Withdrawal{Wallet: pay.Wallet{KeyID: w.key.ID, Network: "base"}, To: owner}); !errors.Is(err, pay.ErrNoAddress) {
 		t.Errorf("without an address: %v", err)
 	}
 	w.chain.rpc(true, false)

@@ -13,6 +13,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -41,7 +42,7 @@ var (
 	_ pay.KeyImporter = (*Local)(nil)
 	_ pay.SigningIn   = (*Local)(nil)
 
-	_ pay.TransactionSigning = (*Local)(nil)
+	_ treasury.TransactionSigning = (*Local)(nil)
 )
 
 // NewLocal returns a provider that reads its keys from secrets.
@@ -91,10 +92,10 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 }
 
 // SignTransaction signs a transaction of the wallet. Its errors are those of Sign.
-func (l *Local) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transaction) (pay.SignedTransaction, error) {
+func (l *Local) SignTransaction(ctx context.Context, w pay.Wallet, t treasury.Transaction) (treasury.SignedTransaction, error) {
 	signature, err := l.sign(ctx, w, t.From, t.Digest())
 	if err != nil {
-		return pay.SignedTransaction{}, err
+		return treasury.SignedTransaction{}, err
 	}
 	return t.Signed(signature)
 }

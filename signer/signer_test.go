@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -113,7 +114,7 @@ func TestLocalSignsTransactions(t *testing.T) {
 	var s shelf
 	local := signer.NewLocal(&s)
 	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
-	call := pay.Transaction{ChainID: 8453, From: *w.Address, To: x402.Address{1}, Data: []byte{1}}
+	call := treasury.Transaction{ChainID: 8453, From: *w.Address, To: x402.Address{1}, Data: []byte{1}}
 	signed, err := local.SignTransaction(t.Context(), w, call)
 	var tx types.Transaction
 	if err == nil {

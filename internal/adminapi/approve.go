@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -49,7 +50,7 @@ type Approved struct {
 }
 
 // approval reads an order.
-func (p *Purser) approval(r *http.Request, want NewApproval) (o pay.AllowanceOrder, n x402.Network, err error) {
+func (p *Purser) approval(r *http.Request, want NewApproval) (o treasury.AllowanceOrder, n x402.Network, err error) {
 	if o.Wallet, err = p.findWallet(r.Context(), r.PathValue("id")); err != nil {
 		return o, n, err
 	}
@@ -72,7 +73,7 @@ func (p *Purser) planApproval(r *http.Request, want NewApproval) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Payer.PlanAllowance(r.Context(), o)
+	plan, err := treasury.Of(p.Payer).PlanAllowance(r.Context(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (p *Purser) approve(r *http.Request, want NewApproval) (any, error) {
 		return nil, err
 	}
 	// An operator who has said yes gets it done, although the command ends.
-	done, err := p.Payer.Approve(context.WithoutCancel(r.Context()), o)
+	done, err := treasury.Of(p.Payer).Allow(context.WithoutCancel(r.Context()), o)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 )
 
 // bookingsFlush is the number of bookings that are sent at once.
@@ -123,7 +124,9 @@ func (p *Purser) chainBookings(ctx context.Context, q books.BookingQuery) ([]boo
 			return nil, Errorf(http.StatusConflict, "the chain tells nothing of wallet %s on %s: %s", w.Address, w.Network, w.Why)
 		}
 	}
-	return t.ChainBookings(func(network string, block uint64) (time.Time, error) { return p.Payer.BlockTime(ctx, network, block) })
+	return t.ChainBookings(func(network string, block uint64) (time.Time, error) {
+		return treasury.Of(p.Payer).BlockTime(ctx, network, block)
+	})
 }
 
 // tally adds up bookings, and compares them with the chain if it is to be asked and there is an RPC.
@@ -134,7 +137,7 @@ func (p *Purser) tally(ctx context.Context, q books.StatementQuery, chain bool) 
 	case p.Chain == nil:
 		q.Why = pay.ErrNoChain.Error()
 	default:
-		q.Past = p.Payer
+		q.Past = treasury.Of(p.Payer)
 	}
 	t, err := p.Books.Tally(ctx, books.OfOperator(), q)
 	if errors.Is(err, context.DeadlineExceeded) {

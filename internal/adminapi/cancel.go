@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -78,7 +79,7 @@ type Cancellations struct {
 }
 
 // cancellation reads an order.
-func (p *Purser) cancellation(r *http.Request, want NewCancellation) (o pay.Cancel, err error) {
+func (p *Purser) cancellation(r *http.Request, want NewCancellation) (o treasury.Cancel, err error) {
 	if o.Wallet, err = p.findWallet(r.Context(), r.PathValue("id")); err != nil {
 		return o, err
 	}
@@ -120,7 +121,7 @@ func (p *Purser) planCancellation(r *http.Request, want NewCancellation) (any, e
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Payer.PlanCancel(r.Context(), o)
+	plan, err := treasury.Of(p.Payer).PlanCancel(r.Context(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (p *Purser) planCancellation(r *http.Request, want NewCancellation) (any, e
 	return shown, nil
 }
 
-func shownCost(c *pay.TransactionCost) *TransactionCost {
+func shownCost(c *treasury.TransactionCost) *TransactionCost {
 	if c == nil {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (p *Purser) cancel(r *http.Request, want NewCancellation) (any, error) {
 		return nil, err
 	}
 	// An operator who has said yes gets it done, although the command ends.
-	list, err := p.Payer.Cancel(context.WithoutCancel(r.Context()), o)
+	list, err := treasury.Of(p.Payer).Cancel(context.WithoutCancel(r.Context()), o)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (p *Purser) cancel(r *http.Request, want NewCancellation) (any, error) {
 	return shown, nil
 }
 
-func shownCancellation(c pay.Cancellation, n x402.Network) Cancellation {
+func shownCancellation(c treasury.Cancellation, n x402.Network) Cancellation {
 	shown := Cancellation{
 		Payment: shownPayment(c.Payment), Result: resultOf(c), Earlier: c.Earlier, CanceledBy: c.Transaction, Refused: c.Refused,
 	}
@@ -190,7 +191,7 @@ func shownCancellation(c pay.Cancellation, n x402.Network) Cancellation {
 	return shown
 }
 
-func resultOf(c pay.Cancellation) string {
+func resultOf(c treasury.Cancellation) string {
 	switch {
 	case c.Err != nil:
 		return CancelFailed

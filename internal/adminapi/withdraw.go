@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -90,8 +91,8 @@ type Authorizations struct {
 }
 
 // withdrawal reads an order.
-func (p *Purser) withdrawal(r *http.Request, want NewWithdrawal) (o pay.Withdrawal, err error) {
-	bad := func(field string, err error) (pay.Withdrawal, error) {
+func (p *Purser) withdrawal(r *http.Request, want NewWithdrawal) (o treasury.Withdrawal, err error) {
+	bad := func(field string, err error) (treasury.Withdrawal, error) {
 		return o, Errorf(http.StatusBadRequest, "%s: %w", field, err)
 	}
 	if (want.Amount == "") != want.All {
@@ -126,7 +127,7 @@ func (p *Purser) planWithdrawal(r *http.Request, want NewWithdrawal) (any, error
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Payer.PlanWithdrawal(r.Context(), o)
+	plan, err := treasury.Of(p.Payer).PlanWithdrawal(r.Context(), o)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -147,7 +148,7 @@ func (p *Purser) withdraw(r *http.Request, want NewWithdrawal) (any, error) {
 		return nil, err
 	}
 	// An operator who has said yes gets it done, although the command ends: less is left open so.
-	out, err := p.Payer.Withdraw(context.WithoutCancel(r.Context()), o)
+	out, err := treasury.Of(p.Payer).Withdraw(context.WithoutCancel(r.Context()), o)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -195,7 +196,7 @@ func (p *Purser) holdings(ctx context.Context, w pay.Wallet) (h Holdings, list [
 	if err != nil {
 		return h, nil, refusal(err)
 	}
-	if list, err = p.Payer.Authorizations(ctx, w.ID); err != nil {
+	if list, err = treasury.Of(p.Payer).Authorizations(ctx, w.ID); err != nil {
 		return h, nil, err
 	}
 	h.Reserved = has.Reserved.String()

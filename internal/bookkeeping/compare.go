@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +21,7 @@ type movement struct {
 	amount          x402.Amount
 }
 
-func movementOf(m pay.Transfer, withTransaction bool) movement {
+func movementOf(m treasury.Transfer, withTransaction bool) movement {
 	name := movement{"", strings.ToLower(m.To.String()), m.Value}
 	if withTransaction {
 		name.transaction = m.Transaction
@@ -30,7 +30,7 @@ func movementOf(m pay.Transfer, withTransaction bool) movement {
 }
 
 // Compare compares a wallet with what the chain tells of it. open are the wallet's open payments.
-func (t *Tally) Compare(name WalletName, h pay.History, open []OpenPayment) error {
+func (t *Tally) Compare(name WalletName, h treasury.History, open []OpenPayment) error {
 	w := t.wallet(name)
 	owner, err := x402.ParseAddress(name.Address)
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *Tally) Compare(name WalletName, h pay.History, open []OpenPayment) erro
 	w.Chain.Balance.Set(ends[1].Big())
 	w.Opening, w.Deposits = &Signed{*ends[0].Big()}, &Sum{}
 	var moved big.Int // by the chain
-	var left []*pay.Transfer
+	var left []*treasury.Transfer
 	for i, m := range h.Transfers {
 		if m.From != owner && m.To != owner {
 			continue
@@ -90,14 +90,14 @@ func (t *Tally) Compare(name WalletName, h pay.History, open []OpenPayment) erro
 
 // match finds the transfers of payments: first by their transactions, then, of payments without one, by
 // payee and amount. It returns the transfers that no payment has.
-func (w *tally) match(list []*pay.Transfer) (left []*pay.Transfer) {
+func (w *tally) match(list []*treasury.Transfer) (left []*treasury.Transfer) {
 	for _, byTransaction := range []bool{true, false} {
-		found := map[movement][]*pay.Transfer{}
+		found := map[movement][]*treasury.Transfer{}
 		for _, m := range list {
 			name := movementOf(*m, byTransaction)
 			found[name] = append(found[name], m)
 		}
-		taken := map[*pay.Transfer]bool{}
+		taken := map[*treasury.Transfer]bool{}
 		for _, p := range w.inOrder() {
 			if p.transfer != nil || byTransaction == (p.Transaction == "") {
 				continue
@@ -108,7 +108,7 @@ func (w *tally) match(list []*pay.Transfer) (left []*pay.Transfer) {
 				taken[p.transfer] = true
 			}
 		}
-		left = slices.DeleteFunc(list, func(m *pay.Transfer) bool { return taken[m] })
+		left = slices.DeleteFunc(list, func(m *treasury.Transfer) bool { return taken[m] })
 		list = left
 	}
 	return left
@@ -125,7 +125,7 @@ func (w *tally) inOrder() []*paid {
 }
 
 // comparePayment notes how a payment differs, if it does.
-func (w *tally) comparePayment(p *paid, h pay.History) {
+func (w *tally) comparePayment(p *paid, h treasury.History) {
 	chain, ever := 0, 0
 	d := Difference{At: p.At, PaymentID: p.PaymentID, Host: p.Host, Transaction: p.Transaction, Other: p.Other}
 	if p.transfer != nil {
@@ -154,7 +154,7 @@ func (w *tally) comparePayment(p *paid, h pay.History) {
 }
 
 // strangeTransfer notes a transfer that is not booked.
-func (w *tally) strangeTransfer(m pay.Transfer, open []OpenPayment) {
+func (w *tally) strangeTransfer(m treasury.Transfer, open []OpenPayment) {
 	d := Difference{Reason: NotBooked, Block: m.Block, Transaction: m.Transaction, Other: m.To.String()}
 	d.Amount.Neg(m.Value.Big())
 	for i, p := range open {
@@ -207,7 +207,7 @@ func (t *Tally) ChainBookings(timeOf func(network string, block uint64) (time.Ti
 	times := map[place]time.Time{}
 	for _, name := range t.Wallets() {
 		w := t.wallets[name]
-		add := func(kind Kind, m pay.Transfer, other x402.Address) {
+		add := func(kind Kind, m treasury.Transfer, other x402.Address) {
 			at, known := times[place{name.Network, m.Block}]
 			if !known && err == nil {
 				at, err = timeOf(name.Network, m.Block)

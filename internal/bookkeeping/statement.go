@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -89,7 +90,7 @@ type ChainWord struct {
 	Closing   pay.ChainBlock `json:"closing_block"`
 	Balance   Signed         `json:"balance"`
 	Running   bool           `json:"running,omitempty"` // the month is not over, or not yet in a safe block
-	Derived   bool           `json:"derived,omitempty"` // see [pay.History]
+	Derived   bool           `json:"derived,omitempty"` // see [treasury.History]
 	Transfers int            `json:"transfers"`
 }
 
@@ -152,15 +153,15 @@ type tally struct {
 	WalletStatement
 	keys     map[string]*KeySums
 	payments map[string]*paid
-	deposits []pay.Transfer
-	strange  []pay.Transfer // out of the wallet, and not in the books
+	deposits []treasury.Transfer
+	strange  []treasury.Transfer // out of the wallet, and not in the books
 }
 
 // paid holds a payment with the sum of its bookings: each of them has the payment's amount.
 type paid struct {
 	Booking
 	in, all  int // booked less taken back, in the range and at any time
-	transfer *pay.Transfer
+	transfer *treasury.Transfer
 }
 
 // NewTally begins a statement.

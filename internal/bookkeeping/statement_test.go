@@ -11,13 +11,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
 // month is a month of a wallet: blocks 100 to 200 are in it.
 type month struct {
 	*Tally
-	history pay.History
+	history treasury.History
 	name    WalletName
 	owner   x402.Address
 	n       int
@@ -26,7 +27,7 @@ type month struct {
 func newMonth() *month {
 	owner := x402.Address{19: 1}
 	n, _ := x402.NetworkByWire("base")
-	return &month{Tally: NewTally(october), owner: owner, name: WalletName{"base", owner.String()}, history: pay.History{
+	return &month{Tally: NewTally(october), owner: owner, name: WalletName{"base", owner.String()}, history: treasury.History{
 		Asset: n.Assets[0], Opening: pay.ChainBlock{Number: 100, Time: october.From.Add(-time.Second)},
 		Closing:  pay.ChainBlock{Number: 200, Time: october.To.Add(-time.Second)},
 		Balances: map[x402.Address][2]x402.Amount{owner: {x402.NewAmount(1000), x402.NewAmount(1000)}},
@@ -57,7 +58,7 @@ func (m *month) takesBack(b Booking, at time.Time) {
 
 // moves moves money on the chain; the wallet's balance at the end changes, if it is inside.
 func (m *month) moves(from, to x402.Address, amount, block uint64, transaction string) {
-	t := pay.Transfer{From: from, To: to, Value: x402.NewAmount(amount), Transaction: transaction, Block: block, Index: uint64(len(m.history.Transfers))}
+	t := treasury.Transfer{From: from, To: to, Value: x402.NewAmount(amount), Transaction: transaction, Block: block, Index: uint64(len(m.history.Transfers))}
 	m.history.Transfers = append(m.history.Transfers, t)
 	if ends := m.history.Balances[m.owner]; m.history.Inside(t) {
 		if to == m.owner {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -100,7 +101,7 @@ func (b *Books) pagesOf(ctx context.Context, ids []string, list pay.Organization
 
 // Past tells what wallets held and moved: see [pay.Payer].
 type Past interface {
-	History(ctx context.Context, q pay.HistoryQuery) (pay.History, error)
+	History(ctx context.Context, q treasury.HistoryQuery) (treasury.History, error)
 	BlockTime(ctx context.Context, network string, number uint64) (time.Time, error)
 }
 
@@ -156,7 +157,7 @@ func (b *Books) Tally(ctx context.Context, s Scope, q StatementQuery) (*bookkeep
 
 // compare asks a network's chain. It notes the wallets of which the chain does not tell.
 func (b *Books) compare(ctx context.Context, t *bookkeeping.Tally, q StatementQuery, network string, wallets []x402.Address) error {
-	h, err := q.Past.History(ctx, pay.HistoryQuery{Network: network, Wallets: wallets, From: q.Over.From, To: q.Over.To})
+	h, err := q.Past.History(ctx, treasury.HistoryQuery{Network: network, Wallets: wallets, From: q.Over.From, To: q.Over.To})
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -37,6 +37,19 @@ var forbidden = []struct {
 		},
 	},
 	{
+		[]string{"pay", "pay/memory", "pay/storetest"},
+		false,
+		[]string{module + "treasury"},
+	},
+	{
+		[]string{"treasury"},
+		false,
+		[]string{
+			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "pgstore", module + "signer", module + "facilitator",
+			module + "chain", module + "payapi", module + "proxy", module + "dashboard", module + "caddymodule", module + "sandbox",
+		},
+	},
+	{
 		[]string{"payapi", "proxy", "proxy/forward", "dashboard", "dashboard/session", "internal/books", "internal/bookkeeping"},
 		false,
 		[]string{

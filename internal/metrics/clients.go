@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -119,8 +120,8 @@ func rpcAsked(ctx context.Context, n x402.Network, question string, err error) {
 }
 
 var (
-	_ pay.Chain        = Chain{}
-	_ pay.ChainScanner = Chain{}
-	_ pay.ChainHistory = Chain{}
-	_ pay.Header       = Chain{}
+	_ pay.Chain             = Chain{}
+	_ pay.ChainScanner      = Chain{}
+	_ treasury.ChainHistory = Chain{}
+	_ pay.Header            = Chain{}
 )

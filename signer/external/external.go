@@ -18,6 +18,7 @@ import (
 	"github.com/purserpay/purser/internal/endpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/remote"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,7 +58,7 @@ var (
 	_ pay.Probing   = (*Signer)(nil)
 	_ pay.SigningIn = (*Signer)(nil)
 
-	_ pay.TransactionSigning = (*Signer)(nil)
+	_ treasury.TransactionSigning = (*Signer)(nil)
 )
 
 // New returns a Signer, or an error about the options. Errors name the setting at fault and never

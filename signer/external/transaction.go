@@ -8,15 +8,16 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
 // SignTransaction has the wallet's account sign a transaction, which the signer does not send. The
 // signer must give back this transaction, signed by the account. An error is pay.ErrNoAddress or a
 // *pay.SignerError.
-func (s *Signer) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transaction) (pay.SignedTransaction, error) {
+func (s *Signer) SignTransaction(ctx context.Context, w pay.Wallet, t treasury.Transaction) (treasury.SignedTransaction, error) {
 	if err := s.remote.CheckWallet(w, pay.Message{From: t.From}); err != nil {
-		return pay.SignedTransaction{}, err
+		return treasury.SignedTransaction{}, err
 	}
 	got, err := s.call(ctx, "eth_signTransaction", map[string]string{
 		"type": "0x2", "chainId": quantity(t.ChainID), "from": t.From.String(), "to": t.To.String(), "nonce": quantity(t.Nonce),
@@ -24,15 +25,15 @@ func (s *Signer) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transa
 		"data": "0x" + hex.EncodeToString(t.Data),
 	})
 	if err != nil {
-		return pay.SignedTransaction{}, err
+		return treasury.SignedTransaction{}, err
 	}
 	raw, err := rawOf(got.result)
 	if err != nil {
-		return pay.SignedTransaction{}, s.remote.Fault(got.Answer, pay.SignerUnreadable, "answered eth_signTransaction with something else than a transaction")
+		return treasury.SignedTransaction{}, s.remote.Fault(got.Answer, pay.SignerUnreadable, "answered eth_signTransaction with something else than a transaction")
 	}
 	signed, err := t.Adopt(raw)
 	if err != nil {
-		return pay.SignedTransaction{}, s.remote.Fault(got.Answer, pay.SignerUnreadable, "gave a wrong transaction: %s", err)
+		return treasury.SignedTransaction{}, s.remote.Fault(got.Answer, pay.SignerUnreadable, "gave a wrong transaction: %s", err)
 	}
 	return signed, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/external"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -25,7 +26,7 @@ func TestSignsTransactions(t *testing.T) {
 	key, other := newStub(t, 1).keys[0], newStub(t, 1).keys[0]
 	address := addressOf(key)
 	w := pay.Wallet{ID: "1", ProviderID: "external_" + address.String(), Network: "base", Address: &address}
-	tx := pay.Transaction{ChainID: 8453, From: address, To: x402.Address{1}, Data: []byte{7}, TransactionTerms: pay.TransactionTerms{
+	tx := treasury.Transaction{ChainID: 8453, From: address, To: x402.Address{1}, Data: []byte{7}, TransactionTerms: pay.TransactionTerms{
 		Nonce: 3, Gas: 75_000, MaxFee: x402.NewAmount(22), Tip: x402.NewAmount(2),
 	}}
 	for name, c := range map[string]struct {

@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"context"
@@ -6,22 +6,14 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
-
-// Approving holds the last order by which an operator lets Permit2 move tokens of a wallet. It is journaled
-// before the transaction is signed.
-type Approving struct {
-	At     time.Time   `json:"At"`
-	Amount x402.Amount `json:"Amount"` // that Permit2 may move in all
-	// Terms belong to the transaction of the order.
-	Terms TransactionTerms `json:"Terms"`
-}
 
 // AllowanceOrder is an operator's order to let Permit2 move tokens of a wallet, up to an amount in all. It
 // replaces what Permit2 may move by now; 0 takes that away.
 type AllowanceOrder struct {
-	Wallet Wallet
+	Wallet pay.Wallet
 	Amount x402.Amount
 	// MaxFee and MaxCost bound the price, as those of Cancel.
 	MaxFee, MaxCost *x402.Amount
@@ -46,29 +38,29 @@ type AllowanceChange struct {
 	Mined *MinedTransaction
 }
 
-// approveSlack is the gas by which an approval may exceed its estimate.
-const approveSlack = 20_000
+// allowSlack is the gas by which an order may exceed its estimate.
+const allowSlack = 20_000
 
-// approver checks an order, and whether its transaction can be sent.
-func (p *Payer) approver(ctx context.Context, o AllowanceOrder) (*broadcast, Allowances, error) {
+// allower checks an order, and whether its transaction can be sent.
+func (t Treasury) allower(ctx context.Context, o AllowanceOrder) (*broadcast, pay.Allowances, error) {
 	// Many programs approve the largest number there is.
-	if o.Amount.Cmp(maxAmount) >= 0 {
-		return nil, nil, &InputError{Field: "amount", Reason: "purser approves no unlimited amount"}
+	if o.Amount.Cmp(pay.MaxAmount()) >= 0 {
+		return nil, nil, &pay.InputError{Field: "amount", Reason: "purser approves no unlimited amount"}
 	}
-	b, err := p.broadcaster(ctx, o.Wallet)
+	b, err := t.broadcaster(ctx, o.Wallet)
 	if err != nil {
 		return nil, nil, err
 	}
-	chain, can := p.opts.Chain.(Allowances)
+	chain, can := t.Chain.(pay.Allowances)
 	if !can {
-		return nil, nil, p.noRPC(b.network)
+		return nil, nil, t.noRPC(b.network)
 	}
 	b.bound(o.MaxFee, o.MaxCost)
 	return b, chain, nil
 }
 
 // permitted reads what Permit2 may move, and whether transactions of the wallet wait that may change it.
-func (b *broadcast) permitted(ctx context.Context, chain Allowances) (have x402.Amount, waits bool, err error) {
+func (b *broadcast) permitted(ctx context.Context, chain pay.Allowances) (have x402.Amount, waits bool, err error) {
 	account, err := b.chain.AccountState(ctx, b.network, *b.wallet.Address)
 	if err == nil {
 		have, err = chain.Allowance(ctx, b.network, b.asset, *b.wallet.Address, x402.Permit2)
@@ -80,9 +72,9 @@ func (b *broadcast) permitted(ctx context.Context, chain Allowances) (have x402.
 }
 
 // PlanAllowance checks an order and tells what it would cost. Nothing is signed. Its errors are those of
-// Approve.
-func (p *Payer) PlanAllowance(ctx context.Context, o AllowanceOrder) (AllowancePlan, error) {
-	b, chain, err := p.approver(ctx, o)
+// Allow.
+func (t Treasury) PlanAllowance(ctx context.Context, o AllowanceOrder) (AllowancePlan, error) {
+	b, chain, err := t.allower(ctx, o)
 	if err != nil {
 		return AllowancePlan{}, err
 	}
@@ -91,37 +83,34 @@ func (p *Payer) PlanAllowance(ctx context.Context, o AllowanceOrder) (AllowanceP
 	if plan.Have, waits, err = b.permitted(ctx, chain); err != nil || plan.Have == o.Amount && !waits {
 		return plan, err
 	}
-	plan.Cost, err = b.cost(ctx, b.call(x402.ApproveCall(x402.Permit2, o.Amount)), approveSlack, 1)
+	plan.Cost, err = b.cost(ctx, b.call(x402.ApproveCall(x402.Permit2, o.Amount)), allowSlack, 1)
 	return plan, err
 }
 
-// Approve lets Permit2 move tokens of a wallet, by a transaction of the wallet. An equal order whose
+// Allow lets Permit2 move tokens of a wallet, by a transaction of the wallet. An equal order whose
 // transaction waits for a block sends the same one again. If Permit2 may move that amount already, nothing
 // is sent.
 //
 // Errors: *InputError, ErrNoAddress, CodeNoChain, ErrNoTransactions, *RPCError, *GasError, *RejectedError,
 // *RevertError, *SignerError, ErrUnavailable.
-func (p *Payer) Approve(ctx context.Context, o AllowanceOrder) (AllowanceChange, error) {
-	if err := p.enter(); err != nil {
+func (t Treasury) Allow(ctx context.Context, o AllowanceOrder) (AllowanceChange, error) {
+	leave, err := t.payer.Enter()
+	if err != nil {
 		return AllowanceChange{}, err
 	}
-	defer p.background.Done()
-	if o.Wallet.Address == nil {
-		return AllowanceChange{}, ErrNoAddress
-	}
-	giveBack, err := p.senders.take(ctx, *o.Wallet.Address)
+	defer leave()
+	giveBack, err := t.payer.Turn(ctx, o.Wallet)
 	if err != nil {
 		return AllowanceChange{}, err
 	}
 	defer giveBack()
-	b, chain, err := p.approver(ctx, o)
+	b, chain, err := t.allower(ctx, o)
 	if err != nil {
 		return AllowanceChange{}, err
 	}
-	if b.wallet, err = p.store.Wallet(ctx, o.Wallet.ID); err != nil {
+	if b.wallet, err = t.Store.Wallet(ctx, o.Wallet.ID); err != nil {
 		return AllowanceChange{}, err
 	}
-	defer p.balances.forget(choice{asset: b.asset, wallet: b.wallet}.allowanceKey())
 	done := AllowanceChange{Asset: b.asset}
 	var waits bool
 	if done.Was, waits, err = b.permitted(ctx, chain); err != nil {
@@ -130,17 +119,17 @@ func (p *Payer) Approve(ctx context.Context, o AllowanceOrder) (AllowanceChange,
 	if done.Have = done.Was; done.Was == o.Amount && !waits {
 		return done, nil
 	}
-	if err := b.approve(ctx, o.Amount, &done); err != nil {
+	if err := b.allow(ctx, o.Amount, &done); err != nil {
 		return AllowanceChange{}, err
 	}
 	if done.Have, _, err = b.permitted(ctx, chain); err != nil {
-		p.log.WarnContext(ctx, "allowance not known", "wallet", b.wallet.ID, "error", err)
+		t.Logger.WarnContext(ctx, "allowance not known", "wallet", b.wallet.ID, "error", err)
 	}
 	return done, nil
 }
 
-// approve sends the transaction of an order, and waits for its block.
-func (b *broadcast) approve(ctx context.Context, amount x402.Amount, done *AllowanceChange) error {
+// allow sends the transaction of an order, and waits for its block.
+func (b *broadcast) allow(ctx context.Context, amount x402.Amount, done *AllowanceChange) error {
 	t := b.call(x402.ApproveCall(x402.Permit2, amount))
 	// Terms whose transaction is in a block belong to an order that was carried out.
 	if was := b.wallet.Approving; was != nil && was.Amount == amount {
@@ -148,13 +137,13 @@ func (b *broadcast) approve(ctx context.Context, amount x402.Amount, done *Allow
 		if _, mined, err := b.look(ctx, &t); err != nil {
 			return err
 		} else if mined != nil {
-			t.TransactionTerms = TransactionTerms{}
+			t.TransactionTerms = pay.TransactionTerms{}
 		}
 	}
-	keep := func(terms TransactionTerms) error {
+	keep := func(terms pay.TransactionTerms) error {
 		write, cancel := detached(ctx)
 		defer cancel()
-		kept, err := b.payer.store.KeepApproving(write, b.wallet.ID, Approving{At: b.payer.now().UTC(), Amount: amount, Terms: terms})
+		kept, err := b.treasury.Store.KeepApproving(write, b.wallet.ID, pay.Approving{At: b.treasury.Clock().UTC(), Amount: amount, Terms: terms})
 		if err != nil {
 			return fmt.Errorf("journaling an approval: %w", err)
 		}
@@ -167,7 +156,7 @@ func (b *broadcast) approve(ctx context.Context, amount x402.Amount, done *Allow
 		return err
 	}
 	if done.Mined, err = b.await(ctx, done.Transaction, time.Now().Add(minedWait)); err != nil {
-		b.payer.log.WarnContext(ctx, "transaction not looked for", "transaction", done.Transaction, "error", err)
+		b.treasury.Logger.WarnContext(ctx, "transaction not looked for", "transaction", done.Transaction, "error", err)
 	}
 	if done.Mined != nil && !done.Mined.OK {
 		return &RevertError{Reason: "transaction " + done.Transaction + " has failed"}

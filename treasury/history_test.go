@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -22,11 +23,11 @@ type pastChain struct {
 	most      uint64 // blocks in one answer
 }
 
-func (c *pastChain) at(number uint64) ChainBlock {
-	return ChainBlock{Number: number, Hash: fmt.Sprintf("0x%064x", number), Time: c.start.Add(time.Duration(number) * time.Minute)}
+func (c *pastChain) at(number uint64) pay.ChainBlock {
+	return pay.ChainBlock{Number: number, Hash: fmt.Sprintf("0x%064x", number), Time: c.start.Add(time.Duration(number) * time.Minute)}
 }
 
-func (c *pastChain) LastBefore(_ context.Context, _ x402.Network, moment time.Time) (ChainBlock, error) {
+func (c *pastChain) LastBefore(_ context.Context, _ x402.Network, moment time.Time) (pay.ChainBlock, error) {
 	number := c.safe
 	for number > 0 && !c.at(number).Time.Before(moment) {
 		number--
@@ -38,7 +39,7 @@ func (c *pastChain) BlockTime(_ context.Context, _ x402.Network, number uint64) 
 	return c.at(number).Time, nil
 }
 
-func (c *pastChain) BalanceAt(_ context.Context, _ x402.Network, _ x402.Asset, owner x402.Address, b ChainBlock) (sum x402.Amount, err error) {
+func (c *pastChain) BalanceAt(_ context.Context, _ x402.Network, _ x402.Asset, owner x402.Address, b pay.ChainBlock) (sum x402.Amount, err error) {
 	if !c.archive && b.Number != c.safe {
 		return sum, errors.New("missing trie node")
 	}

@@ -1,14 +1,14 @@
-package pay
+package treasury
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/big"
-	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +21,7 @@ const (
 )
 
 // ErrNoTransactions: the wallet provider signs typed data only.
-var ErrNoTransactions error = &sentinel{CodeNoTransactions, "the signer of this wallet signs no transactions: purser cannot send one from it"}
+var ErrNoTransactions = pay.CodedError(pay.CodeNoTransactions, "the signer of this wallet signs no transactions: purser cannot send one from it")
 
 // RPCError: a question that a transaction needs had no answer. What is wrong is in Cause.
 type RPCError struct {
@@ -32,44 +32,19 @@ type RPCError struct {
 func (e *RPCError) Error() string {
 	return "the RPC (" + e.Setting + ") did not answer: " + e.Cause.Error()
 }
-func (e *RPCError) Unwrap() error { return e.Cause }
-
-// senders lets one call at a time send transactions of an account: two would take one nonce.
-type senders struct {
-	mu    sync.Mutex
-	turns map[x402.Address]chan struct{}
-}
-
-// take waits for the turn of an account. The caller must give it back.
-func (s *senders) take(ctx context.Context, of x402.Address) (giveBack func(), err error) {
-	s.mu.Lock()
-	turn := s.turns[of]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		if s.turns == nil {
-			s.turns = map[x402.Address]chan struct{}{}
-		}
-		s.turns[of] = turn
-	}
-	s.mu.Unlock()
-	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for another transaction of the wallet: %w", ctx.Err())
-	}
-}
+func (e *RPCError) Unwrap() error          { return e.Cause }
+func (*RPCError) ErrorCode() pay.ErrorCode { return pay.CodeRPC }
 
 // broadcast sends transactions of one wallet, one after another.
 type broadcast struct {
-	payer   *Payer
-	wallet  Wallet
-	network x402.Network
-	asset   x402.Asset
-	chain   TransactionChain
-	signer  TransactionSigning
-	maxFee  *x402.Amount // that the operator has agreed to, in wei for a unit of gas; nil: any
-	maxCost *x402.Amount // of one transaction, in wei; nil: any
+	treasury Treasury
+	wallet   pay.Wallet
+	network  x402.Network
+	asset    x402.Asset
+	chain    TransactionChain
+	signer   TransactionSigning
+	maxFee   *x402.Amount // that the operator has agreed to, in wei for a unit of gas; nil: any
+	maxCost  *x402.Amount // of one transaction, in wei; nil: any
 
 	fees Fees
 	next uint64                 // the nonce behind the last one that was sent
@@ -77,28 +52,28 @@ type broadcast struct {
 }
 
 // broadcaster checks whether transactions of a wallet can be sent, and asks for what they cost now.
-func (p *Payer) broadcaster(ctx context.Context, w Wallet) (*broadcast, error) {
-	b := &broadcast{payer: p, wallet: w, owed: map[uint64]x402.Amount{}}
+func (t Treasury) broadcaster(ctx context.Context, w pay.Wallet) (*broadcast, error) {
+	b := &broadcast{treasury: t, wallet: w, owed: map[uint64]x402.Amount{}}
 	var ok bool
-	switch b.network, ok = p.network(w.Network); {
+	switch b.network, ok = t.Network(w.Network); {
 	case !ok:
-		return nil, &InputError{Field: "wallet", Reason: "its network " + w.Network + " is not configured"}
+		return nil, &pay.InputError{Field: "wallet", Reason: "its network " + w.Network + " is not configured"}
 	case w.Address == nil:
-		return nil, ErrNoAddress
+		return nil, pay.ErrNoAddress
 	}
 	b.asset = b.network.Assets[0]
-	if err := p.provides(w); err != nil {
+	if err := t.provides(w); err != nil {
 		return nil, err
 	}
-	if b.signer, ok = p.opts.Wallets.(TransactionSigning); !ok {
+	if b.signer, ok = t.Wallets.(TransactionSigning); !ok {
 		return nil, ErrNoTransactions
 	}
-	if b.chain, ok = p.opts.Chain.(TransactionChain); !ok {
-		return nil, p.noRPC(b.network)
+	if b.chain, ok = t.Chain.(TransactionChain); !ok {
+		return nil, t.noRPC(b.network)
 	}
-	switch err := p.checkChain(ctx, b.network, b.asset); {
-	case errors.Is(err, ErrUnwatched):
-		return nil, p.noRPC(b.network)
+	switch err := t.payer.CheckChain(ctx, b.network, b.asset); {
+	case errors.Is(err, pay.ErrUnwatched):
+		return nil, t.noRPC(b.network)
 	case err != nil:
 		return nil, b.unanswered(err)
 	}
@@ -120,34 +95,34 @@ func (b *broadcast) bound(fee, cost *x402.Amount) {
 }
 
 // agreed checks new terms of a transaction against what the operator has agreed to: *InputError.
-func (b *broadcast) agreed(t TransactionTerms, cost x402.Amount) error {
+func (b *broadcast) agreed(t pay.TransactionTerms, cost x402.Amount) error {
 	switch {
 	case b.maxFee != nil && t.MaxFee.Cmp(*b.maxFee) > 0:
-		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", t.MaxFee, b.maxFee)}
+		return &pay.InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", t.MaxFee, b.maxFee)}
 	case b.maxCost != nil && cost.Cmp(*b.maxCost) > 0:
-		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("a transaction would cost up to %s by the word of the RPC, more than the %s that it may: look at the price and agree to it, or set another bound",
+		return &pay.InputError{Field: "max_fee", Reason: fmt.Sprintf("a transaction would cost up to %s by the word of the RPC, more than the %s that it may: look at the price and agree to it, or set another bound",
 			FormatCoins(cost, b.network), FormatCoins(*b.maxCost, b.network))}
 	}
 	return nil
 }
 
 // provides checks that the provider in use has made the wallet: *InputError.
-func (p *Payer) provides(w Wallet) error {
-	if made, used := w.Provider(), p.opts.Wallets.Name(); made != used {
-		return &InputError{Field: "wallet", Reason: "its key is with " + made + ", and the wallet provider in use is " + used}
+func (t Treasury) provides(w pay.Wallet) error {
+	if made, used := w.Provider(), t.Wallets.Name(); made != used {
+		return &pay.InputError{Field: "wallet", Reason: "its key is with " + made + ", and the wallet provider in use is " + used}
 	}
 	return nil
 }
 
-func (p *Payer) noRPC(n x402.Network) error {
-	return &sentinel{CodeNoChain, "a transaction needs an RPC of " + n.Name + " (" + p.RPCSetting(n.Name) + "), and none is configured"}
+func (t Treasury) noRPC(n x402.Network) error {
+	return pay.CodedError(pay.CodeNoChain, "a transaction needs an RPC of "+n.Name+" ("+t.payer.RPCSetting(n.Name)+"), and none is configured")
 }
 
 func (b *broadcast) unanswered(err error) error {
 	if is[*RejectedError](err) {
 		return err
 	}
-	return &RPCError{Setting: b.payer.RPCSetting(b.network.Name), Cause: err}
+	return &RPCError{Setting: b.treasury.payer.RPCSetting(b.network.Name), Cause: err}
 }
 
 // call is a call of the token by the wallet.
@@ -159,7 +134,7 @@ func (b *broadcast) call(data []byte) Transaction {
 // a block already. t has the terms of an earlier try, if there was one: then the same transaction is
 // sent again, unless the chain has it, or has another one in its place. keep makes new terms durable
 // before anything is signed. *RevertError: the contract would refuse the call, and nothing was sent.
-func (b *broadcast) send(ctx context.Context, t Transaction, keep func(TransactionTerms) error) (hash string, mined *MinedTransaction, err error) {
+func (b *broadcast) send(ctx context.Context, t Transaction, keep func(pay.TransactionTerms) error) (hash string, mined *MinedTransaction, err error) {
 	for try := 1; ; try++ {
 		if t.Gas > 0 {
 			if hash, mined, err = b.look(ctx, &t); err != nil || mined != nil {
@@ -185,7 +160,7 @@ func (b *broadcast) send(ctx context.Context, t Transaction, keep func(Transacti
 		failpoint.Here(failpoint.TransactionSent)
 		if err == nil {
 			b.next, b.owed[t.Nonce] = t.Nonce+1, t.MaxFee.TimesSaturated(t.Gas)
-			b.payer.log.InfoContext(ctx, "transaction sent", "wallet", b.wallet.ID, "network", b.network.Name, "transaction", signed.Hash, "nonce", t.Nonce)
+			b.treasury.Logger.InfoContext(ctx, "transaction sent", "wallet", b.wallet.ID, "network", b.network.Name, "transaction", signed.Hash, "nonce", t.Nonce)
 			return signed.Hash, nil, nil
 		}
 		// That of an earlier try may wait under another hash: not each signer signs twice alike.
@@ -193,7 +168,7 @@ func (b *broadcast) send(ctx context.Context, t Transaction, keep func(Transacti
 		if try == broadcastTries || earlier || !is[*RejectedError](err) || !b.taken(ctx, t.Nonce) {
 			return signed.Hash, nil, b.unanswered(err)
 		}
-		t.TransactionTerms = TransactionTerms{} // another transaction of the account has the nonce
+		t.TransactionTerms = pay.TransactionTerms{} // another transaction of the account has the nonce
 	}
 }
 
@@ -221,7 +196,7 @@ func (b *broadcast) look(ctx context.Context, t *Transaction) (hash string, mine
 	case mined != nil && mined.OK:
 		return signed.Hash, mined, nil
 	case mined != nil, have.Mined > t.Nonce:
-		t.TransactionTerms = TransactionTerms{}
+		t.TransactionTerms = pay.TransactionTerms{}
 	}
 	return "", nil, nil
 }
@@ -231,7 +206,7 @@ func (b *broadcast) look(ctx context.Context, t *Transaction) (hash string, mine
 func (b *broadcast) price(ctx context.Context, t *Transaction) error {
 	now, most, was := b.fees.now(), b.fees.most(), t.TransactionTerms
 	if b.maxFee != nil && now.Cmp(*b.maxFee) > 0 {
-		return &InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", now, b.maxFee)}
+		return &pay.InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", now, b.maxFee)}
 	}
 	if b.maxFee != nil && most.Cmp(*b.maxFee) > 0 {
 		most = *b.maxFee
@@ -249,7 +224,7 @@ func (b *broadcast) price(ctx context.Context, t *Transaction) error {
 		if err != nil {
 			return b.unanswered(err)
 		}
-		t.TransactionTerms = TransactionTerms{Nonce: max(have.Sent, b.next), Gas: gas + gas/4, MaxFee: most, Tip: b.fees.Tip}
+		t.TransactionTerms = pay.TransactionTerms{Nonce: max(have.Sent, b.next), Gas: gas + gas/4, MaxFee: most, Tip: b.fees.Tip}
 	case now.Cmp(t.MaxFee) > 0:
 		// Nodes take a transaction in the place of another one if both fees are a tenth higher.
 		t.MaxFee, t.Tip = larger(most, eighthMore(t.MaxFee)), larger(b.fees.Tip, eighthMore(t.Tip))
@@ -314,7 +289,7 @@ func (b *broadcast) await(ctx context.Context, hash string, until time.Time) (*M
 		if mined != nil && err == nil {
 			return mined, nil
 		}
-		if !time.Now().Before(until) || b.payer.closing() {
+		if !time.Now().Before(until) || b.treasury.closing() {
 			return nil, err
 		}
 		select {

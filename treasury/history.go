@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"context"
@@ -7,17 +7,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
-// ChainHistory is a [Chain] that also tells what wallets held and moved in the past.
+// ChainHistory is a [pay.Chain] that also tells what wallets held and moved in the past.
 type ChainHistory interface {
 	// LastBefore finds the last safe block before a moment.
-	LastBefore(ctx context.Context, n x402.Network, moment time.Time) (ChainBlock, error)
+	LastBefore(ctx context.Context, n x402.Network, moment time.Time) (pay.ChainBlock, error)
 	// BlockTime returns the time of a block.
 	BlockTime(ctx context.Context, n x402.Network, number uint64) (time.Time, error)
 	// BalanceAt is the owner's token balance at a block. RPCs without an archive refuse old blocks.
-	BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b ChainBlock) (x402.Amount, error)
+	BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (x402.Amount, error)
 	// Transfers lists transfers from and to some wallets in a range of blocks, in the order of the chain.
 	Transfers(ctx context.Context, q TransfersQuery) (TransfersAnswer, error)
 }
@@ -69,7 +70,7 @@ type HistoryQuery struct {
 type History struct {
 	Asset x402.Asset
 	// Opening is the last block before From. Closing is the last safe block before To.
-	Opening, Closing ChainBlock
+	Opening, Closing pay.ChainBlock
 	// Running: the chain has no safe block past To yet.
 	Running bool
 	// Derived: the RPC has no old balances. They are those of its safe block less what moved since.
@@ -87,39 +88,39 @@ func (h History) Inside(t Transfer) bool {
 
 // History asks the RPC what wallets held and moved. ErrNoChain, which may say more: the RPC that is
 // configured for the network, if any, tells nothing of the past.
-func (p *Payer) History(ctx context.Context, q HistoryQuery) (h History, err error) {
+func (t Treasury) History(ctx context.Context, q HistoryQuery) (h History, err error) {
 	n, ok := x402.NetworkByWire(q.Network)
-	past, tells := p.opts.Chain.(ChainHistory)
+	past, tells := t.Chain.(ChainHistory)
 	if !ok || !tells {
-		return h, ErrNoChain
+		return h, pay.ErrNoChain
 	}
 	h.Asset = n.Assets[0]
-	if err = p.checkChain(ctx, n, h.Asset); err == nil {
+	if err = t.payer.CheckChain(ctx, n, h.Asset); err == nil {
 		if err = readHistory(ctx, past, n, q, &h); err == nil {
 			// The RPC's name may have moved to another machine meanwhile.
-			err = p.identify(ctx, n, h.Asset)
+			err = t.payer.Identify(ctx, n, h.Asset)
 		}
 	}
-	if errors.Is(err, ErrUnwatched) {
-		err = fmt.Errorf("%w: %w", ErrNoChain, err)
+	if errors.Is(err, pay.ErrUnwatched) {
+		err = fmt.Errorf("%w: %w", pay.ErrNoChain, err)
 	}
 	return h, err
 }
 
-// BlockTime returns the time of a block of a network: see [Payer.History].
-func (p *Payer) BlockTime(ctx context.Context, network string, number uint64) (time.Time, error) {
+// BlockTime returns the time of a block of a network: see [Treasury.History].
+func (t Treasury) BlockTime(ctx context.Context, network string, number uint64) (time.Time, error) {
 	n, ok := x402.NetworkByWire(network)
-	past, tells := p.opts.Chain.(ChainHistory)
+	past, tells := t.Chain.(ChainHistory)
 	if !ok || !tells {
-		return time.Time{}, ErrNoChain
+		return time.Time{}, pay.ErrNoChain
 	}
 	return past.BlockTime(ctx, n, number)
 }
 
 func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q HistoryQuery, h *History) error {
 	var err error
-	edge := func(at time.Time) ChainBlock {
-		var b ChainBlock
+	edge := func(at time.Time) pay.ChainBlock {
+		var b pay.ChainBlock
 		if err == nil {
 			b, err = past.LastBefore(ctx, n, at)
 		}

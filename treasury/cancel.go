@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"context"
@@ -8,51 +8,19 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
-// Canceling says that an operator cancels a payment's authorization on the chain. It is journaled
-// before the cancellation is signed, and its terms before the transaction is. From then on purser does
-// not send the payload again, and does not take "used already" for a settlement: a canceled
-// authorization is refused with the same words.
-type Canceling struct {
-	At time.Time `json:"At"` // of the order
-	// HandedOut: the operator has got the signed cancellation, and any account may send it.
-	HandedOut bool `json:"HandedOut,omitempty"`
-	// Terms belong to the last transaction; without gas, none was made.
-	Terms TransactionTerms `json:"Terms,omitzero"`
-}
-
-// UncancelableError: the authorization of a payment cannot be canceled, or need not be.
-type UncancelableError struct{ Payment, Reason string }
-
-func (e *UncancelableError) Error() string {
-	return "payment " + e.Payment + " cannot be canceled: " + e.Reason
-}
-
-// Cancelable returns nil if the payment's authorization may still move money, else *UncancelableError.
-func (p *Payment) Cancelable(now time.Time) error {
-	no := func(reason string) error { return &UncancelableError{Payment: p.ID, Reason: reason} }
-	switch {
-	case p.State == Settled:
-		return no("it is settled, so its money has moved")
-	case !now.Before(p.ValidBefore()):
-		return no("it has expired, so nothing can move its money any more")
-	case p.State == Void && !p.Doubted:
-		return no("it is void, so nothing can move its money")
-	}
-	return nil
-}
-
 // cancellation returns the message that cancels the payment's authorization.
-func (p *Payment) cancellation() x402.Cancellation {
+func cancellation(p *pay.Payment) x402.Cancellation {
 	return x402.Cancellation{Authorizer: p.Authorization.From, Nonce: p.Authorization.Nonce}
 }
 
 // Cancel is an operator's order to cancel authorizations of a wallet.
 type Cancel struct {
-	Wallet    Wallet // a deleted one, too
-	PaymentID string // "": all that may still move money
+	Wallet    pay.Wallet // a deleted one, too
+	PaymentID string     // "": all that may still move money
 	// Sign: the signed cancellations are handed out, and no transaction is sent.
 	Sign bool
 	// MaxFee bounds the price of a unit of gas, and MaxCost the cost of each transaction, both in wei;
@@ -62,7 +30,7 @@ type Cancel struct {
 
 // Cancellation says what became of the order for one payment.
 type Cancellation struct {
-	Payment *Payment
+	Payment *pay.Payment
 	// Earlier: an earlier order had begun to cancel it.
 	Earlier bool
 	// Transaction is the hash of the transaction; "": none was sent.
@@ -79,12 +47,12 @@ type Cancellation struct {
 }
 
 // Message returns the message that was signed.
-func (c Cancellation) Message() x402.Cancellation { return c.Payment.cancellation() }
+func (c Cancellation) Message() x402.Cancellation { return cancellation(c.Payment) }
 
 // CancelPlan says what an order would do.
 type CancelPlan struct {
-	Payments []*Payment // whose authorizations would be canceled
-	Expired  int        // payments that nothing can move any more, and the chain has not told so yet
+	Payments []*pay.Payment // whose authorizations would be canceled
+	Expired  int            // payments that nothing can move any more, and the chain has not told so yet
 	// Cost is that of all transactions; nil if none would be sent.
 	Cost *TransactionCost
 }
@@ -107,14 +75,14 @@ const cancelWork = 60_000
 
 // PlanCancel checks an order and tells what it would cost. Nothing is signed. Its errors are those of
 // Cancel.
-func (p *Payer) PlanCancel(ctx context.Context, o Cancel) (CancelPlan, error) {
+func (t Treasury) PlanCancel(ctx context.Context, o Cancel) (CancelPlan, error) {
 	var plan CancelPlan
 	var err error
-	if plan.Payments, plan.Expired, err = p.toCancel(ctx, o); err != nil || o.Sign {
+	if plan.Payments, plan.Expired, err = t.toCancel(ctx, o); err != nil || o.Sign {
 		return plan, err
 	}
-	b, err := p.broadcaster(ctx, o.Wallet)
-	plan.Payments = slices.DeleteFunc(plan.Payments, (*Payment).canceled)
+	b, err := t.broadcaster(ctx, o.Wallet)
+	plan.Payments = slices.DeleteFunc(plan.Payments, (*pay.Payment).Canceled)
 	if err != nil || len(plan.Payments) == 0 {
 		return plan, err
 	}
@@ -155,45 +123,43 @@ func (b *broadcast) cost(ctx context.Context, t Transaction, more uint64, count 
 //
 // Errors: *InputError, ErrPaymentNotFound, *UncancelableError, ErrNoAddress, CodeNoChain,
 // ErrNoTransactions, *RPCError, *GasError, *RejectedError, *SignerError, ErrUnavailable.
-func (p *Payer) Cancel(ctx context.Context, o Cancel) ([]Cancellation, error) {
-	if err := p.enter(); err != nil {
+func (t Treasury) Cancel(ctx context.Context, o Cancel) ([]Cancellation, error) {
+	leave, err := t.payer.Enter()
+	if err != nil {
 		return nil, err
 	}
-	defer p.background.Done()
-	rows, _, err := p.toCancel(ctx, o)
+	defer leave()
+	rows, _, err := t.toCancel(ctx, o)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	if o.Sign {
-		return p.signCancellations(ctx, o.Wallet, rows)
+		return t.signCancellations(ctx, o.Wallet, rows)
 	}
-	if o.Wallet.Address == nil {
-		return nil, ErrNoAddress
-	}
-	giveBack, err := p.senders.take(ctx, *o.Wallet.Address)
+	giveBack, err := t.payer.Turn(ctx, o.Wallet)
 	if err != nil {
 		return nil, err
 	}
 	defer giveBack()
-	b, err := p.broadcaster(ctx, o.Wallet)
+	b, err := t.broadcaster(ctx, o.Wallet)
 	if err != nil {
 		return nil, err
 	}
 	b.bound(o.MaxFee, o.MaxCost)
 	list, err := b.cancelAll(ctx, rows)
-	p.awaitCancellations(ctx, b, list)
+	t.awaitCancellations(ctx, b, list)
 	return list, err
 }
 
 // cancelAll sends one transaction after another, and waits for none. After an error nothing more is
 // sent; one that comes first is returned.
-func (b *broadcast) cancelAll(ctx context.Context, rows []*Payment) (list []Cancellation, err error) {
+func (b *broadcast) cancelAll(ctx context.Context, rows []*pay.Payment) (list []Cancellation, err error) {
 	for _, row := range rows {
 		c := Cancellation{Payment: row, Err: err}
 		if err == nil {
 			c = b.cancel(ctx, row)
 		}
-		if is[*UncancelableError](c.Err) && len(rows) > 1 { // since the list was made
+		if is[*pay.UncancelableError](c.Err) && len(rows) > 1 { // since the list was made
 			continue
 		}
 		if err = c.Err; err != nil && len(list) == 0 {
@@ -205,46 +171,41 @@ func (b *broadcast) cancelAll(ctx context.Context, rows []*Payment) (list []Canc
 }
 
 // toCancel lists the payments that an order is for, oldest first, and counts those that have expired.
-func (p *Payer) toCancel(ctx context.Context, o Cancel) (rows []*Payment, expired int, err error) {
+func (t Treasury) toCancel(ctx context.Context, o Cancel) (rows []*pay.Payment, expired int, err error) {
 	if o.PaymentID != "" {
-		row, err := p.store.Payment(ctx, o.PaymentID)
+		row, err := t.Store.Payment(ctx, o.PaymentID)
 		switch {
 		case err != nil:
 			return nil, 0, err
 		case row.WalletID != o.Wallet.ID:
-			return nil, 0, &InputError{Field: "payment", Reason: "it draws from the wallet " + row.WalletID}
-		case row.canceled(): // this order has been carried out
-			return []*Payment{row}, 0, nil
+			return nil, 0, &pay.InputError{Field: "payment", Reason: "it draws from the wallet " + row.WalletID}
+		case row.Canceled(): // this order has been carried out
+			return []*pay.Payment{row}, 0, nil
 		}
-		return []*Payment{row}, 0, row.Cancelable(p.now())
+		return []*pay.Payment{row}, 0, row.Cancelable(t.Clock())
 	}
-	all, err := p.Authorizations(ctx, o.Wallet.ID)
+	all, err := t.Authorizations(ctx, o.Wallet.ID)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, row := range slices.Backward(all) {
 		switch {
-		case row.Cancelable(p.now()) == nil:
+		case row.Cancelable(t.Clock()) == nil:
 			rows = append(rows, row)
-		case row.State != Settled:
+		case row.State != pay.Settled:
 			expired++
 		}
 	}
 	return rows, expired, nil
 }
 
-// canceled reports whether the payment is void for good because an operator has canceled it.
-func (p *Payment) canceled() bool {
-	return p.Canceling != nil && p.State == Void && !p.Doubted && p.Reason == reasonCanceled
-}
-
 // cancel sends the transaction that cancels the authorization of one payment.
-func (b *broadcast) cancel(ctx context.Context, row *Payment) (c Cancellation) {
+func (b *broadcast) cancel(ctx context.Context, row *pay.Payment) (c Cancellation) {
 	c = Cancellation{Payment: row, Earlier: row.Canceling != nil}
-	if row.canceled() {
+	if row.Canceled() {
 		return c
 	}
-	if c.Payment, c.Err = b.payer.keepCanceling(ctx, row, Canceling{}); c.Err != nil {
+	if c.Payment, c.Err = b.treasury.keepCanceling(ctx, row, pay.Canceling{}); c.Err != nil {
 		return c
 	}
 	t, err := b.cancelingCall(ctx, c.Payment)
@@ -253,8 +214,8 @@ func (b *broadcast) cancel(ctx context.Context, row *Payment) (c Cancellation) {
 		return c
 	}
 	t.TransactionTerms = c.Payment.Canceling.Terms
-	c.Transaction, c.Mined, err = b.send(ctx, t, func(terms TransactionTerms) error {
-		kept, err := b.payer.keepCanceling(ctx, c.Payment, Canceling{Terms: terms})
+	c.Transaction, c.Mined, err = b.send(ctx, t, func(terms pay.TransactionTerms) error {
+		kept, err := b.treasury.keepCanceling(ctx, c.Payment, pay.Canceling{Terms: terms})
 		if err == nil {
 			c.Payment = kept
 		}
@@ -265,25 +226,25 @@ func (b *broadcast) cancel(ctx context.Context, row *Payment) (c Cancellation) {
 		return c
 	}
 	if c.Err = err; err == nil {
-		b.payer.noteCanceling(ctx, row.ID, c.Transaction)
+		b.treasury.noteCanceling(ctx, row.ID, c.Transaction)
 	}
 	return c
 }
 
 // cancelingCall is the call that cancels the authorization of a payment. Permit2 has its owner's word in
 // the sender, and the token in a signature.
-func (b *broadcast) cancelingCall(ctx context.Context, row *Payment) (Transaction, error) {
+func (b *broadcast) cancelingCall(ctx context.Context, row *pay.Payment) (Transaction, error) {
 	if row.Authorization.Rail.Permit2() {
 		t := b.call(row.Authorization.GiveUpCall())
 		t.To = x402.Permit2
 		return t, nil
 	}
-	signature, err := b.payer.signCancellation(ctx, b.wallet, row)
-	return b.call(row.cancellation().Call(signature)), err
+	signature, err := b.treasury.signCancellation(ctx, b.wallet, row)
+	return b.call(cancellation(row).Call(signature)), err
 }
 
 // keepCanceling journals that a payment is being canceled. What an earlier order has written stays.
-func (p *Payer) keepCanceling(ctx context.Context, row *Payment, c Canceling) (*Payment, error) {
+func (t Treasury) keepCanceling(ctx context.Context, row *pay.Payment, c pay.Canceling) (*pay.Payment, error) {
 	if was := row.Canceling; was != nil {
 		c.At, c.HandedOut = was.At, c.HandedOut || was.HandedOut
 		if c.Terms.Gas == 0 {
@@ -293,13 +254,13 @@ func (p *Payer) keepCanceling(ctx context.Context, row *Payment, c Canceling) (*
 			return row, nil
 		}
 	} else {
-		c.At = p.now().UTC()
+		c.At = t.Clock().UTC()
 	}
 	write, cancel := detached(ctx)
 	defer cancel()
-	kept, _, err := p.store.Record(write, Outcome{PaymentID: row.ID, At: p.now().UTC(), Canceling: &c})
-	if errors.Is(err, ErrQueued) { // it may be lost, so nothing may be signed
-		err = ErrUnavailable
+	kept, _, err := t.Store.Record(write, pay.Outcome{PaymentID: row.ID, At: t.Clock().UTC(), Canceling: &c})
+	if errors.Is(err, pay.ErrQueued) { // it may be lost, so nothing may be signed
+		err = pay.ErrUnavailable
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journaling a cancellation: %w", err)
@@ -309,46 +270,46 @@ func (p *Payer) keepCanceling(ctx context.Context, row *Payment, c Canceling) (*
 }
 
 // noteCanceling adds a transaction to a payment's story, once.
-func (p *Payer) noteCanceling(ctx context.Context, id, transaction string) {
+func (t Treasury) noteCanceling(ctx context.Context, id, transaction string) {
 	text := "transaction " + transaction + " cancels its authorization"
-	row, err := p.store.Payment(ctx, id)
-	if err == nil && !slices.ContainsFunc(row.Notes, func(n Note) bool { return n.Text == text }) {
-		_, err = p.record(ctx, row, Outcome{PaymentID: id, At: p.now().UTC(), Note: text})
+	row, err := t.Store.Payment(ctx, id)
+	if err == nil && !slices.ContainsFunc(row.Notes, func(n pay.Note) bool { return n.Text == text }) {
+		err = t.payer.Note(ctx, row, text)
 	}
 	if err != nil {
-		p.log.WarnContext(ctx, "cancellation not noted", "payment", id, "transaction", transaction, "error", err)
+		t.Logger.WarnContext(ctx, "cancellation not noted", "payment", id, "transaction", transaction, "error", err)
 	}
 }
 
-func (p *Payer) signCancellation(ctx context.Context, w Wallet, row *Payment) (x402.Signature, error) {
-	n, asset, err := row.asset()
+func (t Treasury) signCancellation(ctx context.Context, w pay.Wallet, row *pay.Payment) (x402.Signature, error) {
+	n, asset, err := row.Asset()
 	if err != nil {
 		return x402.Signature{}, err
 	}
-	c := row.cancellation()
-	return p.signMessage(ctx, w, Message{
+	c := cancellation(row)
+	return pay.SignMessage(ctx, t.Wallets, w, pay.Message{
 		From: c.Authorizer, Digest: c.Digest(asset, n.ChainID),
 		TypedData: func() x402.TypedData { return c.TypedData(asset, n.ChainID) },
 	})
 }
 
 // signCancellations hands out signed cancellations.
-func (p *Payer) signCancellations(ctx context.Context, w Wallet, rows []*Payment) (list []Cancellation, err error) {
-	if err := p.provides(w); err != nil {
+func (t Treasury) signCancellations(ctx context.Context, w pay.Wallet, rows []*pay.Payment) (list []Cancellation, err error) {
+	if err := t.provides(w); err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
 		c := Cancellation{Payment: row, Earlier: row.Canceling != nil}
-		if row.Authorization.Rail.Permit2() && !row.canceled() {
-			c.Err = &UncancelableError{Payment: row.ID, Reason: "Permit2 takes that from the wallet only, by a transaction"}
+		if row.Authorization.Rail.Permit2() && !row.Canceled() {
+			c.Err = &pay.UncancelableError{Payment: row.ID, Reason: "Permit2 takes that from the wallet only, by a transaction"}
 			if len(rows) == 1 {
 				return nil, c.Err
 			}
-		} else if !row.canceled() {
-			if c.Payment, err = p.keepCanceling(ctx, row, Canceling{HandedOut: true}); err != nil {
+		} else if !row.Canceled() {
+			if c.Payment, err = t.keepCanceling(ctx, row, pay.Canceling{HandedOut: true}); err != nil {
 				return nil, err
 			}
-			signature, err := p.signCancellation(ctx, w, row)
+			signature, err := t.signCancellation(ctx, w, row)
 			if err != nil {
 				return nil, err
 			}
@@ -360,29 +321,27 @@ func (p *Payer) signCancellations(ctx context.Context, w Wallet, rows []*Payment
 }
 
 // awaitCancellations waits for the blocks of the transactions, and has recovery look at the payments.
-func (p *Payer) awaitCancellations(ctx context.Context, b *broadcast, list []Cancellation) {
+func (t Treasury) awaitCancellations(ctx context.Context, b *broadcast, list []Cancellation) {
 	until := time.Now().Add(minedWait)
 	for i := range list {
 		c := &list[i]
 		if c.Transaction != "" && c.Mined == nil {
 			var err error
 			if c.Mined, err = b.await(ctx, c.Transaction, until); err != nil {
-				p.log.WarnContext(ctx, "transaction not looked for", "transaction", c.Transaction, "error", err)
+				t.Logger.WarnContext(ctx, "transaction not looked for", "transaction", c.Transaction, "error", err)
 			}
 		}
-		if c.Err != nil || c.Transaction != "" && c.Mined == nil || c.Payment.canceled() {
+		if c.Err != nil || c.Transaction != "" && c.Mined == nil || c.Payment.Canceled() {
 			continue
 		}
 		// A send that has the payment keeps its lease. Then recovery comes later, by itself.
-		if !p.held(c.Payment.ID) {
-			if err := p.recoverLeased(ctx, c.Payment.ID, nil); err != nil && !errors.Is(err, ErrLeaseHeld) {
-				p.log.WarnContext(ctx, "canceled payment not looked at", "payment", c.Payment.ID, "error", err)
-			}
+		if err := t.payer.Look(ctx, c.Payment.ID); err != nil && !errors.Is(err, pay.ErrLeaseHeld) {
+			t.Logger.WarnContext(ctx, "canceled payment not looked at", "payment", c.Payment.ID, "error", err)
 		}
-		if row, err := p.store.Payment(ctx, c.Payment.ID); err == nil {
+		if row, err := t.Store.Payment(ctx, c.Payment.ID); err == nil {
 			c.Payment = row
 		}
-		if c.Mined != nil && !c.Mined.OK && c.Payment.Cancelable(p.now()) == nil {
+		if c.Mined != nil && !c.Mined.OK && c.Payment.Cancelable(t.Clock()) == nil {
 			c.Err = &RevertError{Reason: "transaction " + c.Transaction + " has failed"}
 		}
 	}

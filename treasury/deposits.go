@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -36,23 +37,23 @@ type Deposits struct {
 // Deposits reads which transfers to a wallet the chain has had since a time, the newest first, at most
 // a number of them, up to the newest safe block. It reads for some seconds at most, and returns what
 // it has by then. ErrNoAddress, ErrNoChain.
-func (p *Payer) Deposits(ctx context.Context, w Wallet, since time.Time, most int) (d Deposits, err error) {
-	n, ok := p.network(w.Network)
-	past, tells := p.opts.Chain.(ChainHistory)
+func (t Treasury) Deposits(ctx context.Context, w pay.Wallet, since time.Time, most int) (d Deposits, err error) {
+	n, ok := t.Network(w.Network)
+	past, tells := t.Chain.(ChainHistory)
 	switch {
 	case w.Address == nil:
-		return d, ErrNoAddress
+		return d, pay.ErrNoAddress
 	case !ok || !tells:
-		return d, ErrNoChain
+		return d, pay.ErrNoChain
 	}
 	d.Asset = n.Assets[0]
 	reading, cancel := context.WithTimeout(ctx, depositTime)
 	defer cancel()
-	if err = p.checkChain(reading, n, d.Asset); err == nil {
-		err = d.read(reading, past, n, *w.Address, since, most, p.now())
+	if err = t.payer.CheckChain(reading, n, d.Asset); err == nil {
+		err = d.read(reading, past, n, *w.Address, since, most, t.Clock())
 	}
-	if errors.Is(err, ErrUnwatched) {
-		err = fmt.Errorf("%w: %w", ErrNoChain, err)
+	if errors.Is(err, pay.ErrUnwatched) {
+		err = fmt.Errorf("%w: %w", pay.ErrNoChain, err)
 	}
 	if err != nil {
 		return Deposits{}, fmt.Errorf("reading the deposits of wallet %s: %w", w.ID, err)
@@ -121,7 +122,7 @@ func transfersTo(ctx context.Context, past ChainHistory, q TransfersQuery) (list
 }
 
 // between estimates the time of a block between two others.
-func between(low, high ChainBlock, number uint64) time.Time {
+func between(low, high pay.ChainBlock, number uint64) time.Time {
 	all := high.Number - low.Number
 	if all == 0 {
 		return high.Time

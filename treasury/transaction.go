@@ -1,4 +1,4 @@
-package pay
+package treasury
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rlp"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -20,18 +21,7 @@ type Transaction struct {
 	From    x402.Address
 	To      x402.Address // the contract
 	Data    []byte       // of the call
-	TransactionTerms
-}
-
-// TransactionTerms hold the part of a transaction beside the call. With it they are all of it: the
-// same terms never make a second one.
-type TransactionTerms struct {
-	Nonce uint64 `json:"Nonce,omitempty"` // the number of the transaction among those of its account
-	Gas   uint64 `json:"Gas,omitempty"`   // at most; 0: there is no transaction
-	// MaxFee bounds what is paid for a unit of gas, and Tip what its block's producer gets of that; both
-	// in wei.
-	MaxFee x402.Amount `json:"MaxFee,omitzero"`
-	Tip    x402.Amount `json:"Tip,omitzero"`
+	pay.TransactionTerms
 }
 
 // SignedTransaction is ready to be sent.
@@ -103,18 +93,18 @@ func (t Transaction) Adopt(raw []byte) (SignedTransaction, error) {
 func encodeTransaction(fields []any) []byte {
 	body, err := rlp.EncodeToBytes(fields)
 	if err != nil {
-		panic("pay: " + err.Error()) // fails for types without an encoding only
+		panic("treasury: " + err.Error()) // fails for types without an encoding only
 	}
 	return append([]byte{dynamicFee}, body...)
 }
 
-// TransactionSigning is a further method of a [Wallets] that signs transactions of its wallets. An
-// error from outside this process is a [*SignerError].
+// TransactionSigning is a further method of a [pay.Wallets] that signs transactions of its wallets. An
+// error from outside this process is a [*pay.SignerError].
 type TransactionSigning interface {
-	SignTransaction(ctx context.Context, w Wallet, t Transaction) (SignedTransaction, error)
+	SignTransaction(ctx context.Context, w pay.Wallet, t Transaction) (SignedTransaction, error)
 }
 
-// TransactionChain is the part of a [Chain] that transactions need. Where no RPC is configured for a
+// TransactionChain is the part of a [pay.Chain] that transactions need. Where no RPC is configured for a
 // network, the error is ErrUnwatched.
 type TransactionChain interface {
 	// AccountState tells what an account has for gas, and how many transactions it has made.
@@ -162,12 +152,14 @@ type MinedTransaction struct {
 // RevertError: a call would fail in its contract.
 type RevertError struct{ Reason string }
 
-func (e *RevertError) Error() string { return "the contract refuses the call: " + e.Reason }
+func (e *RevertError) Error() string          { return "the contract refuses the call: " + e.Reason }
+func (*RevertError) ErrorCode() pay.ErrorCode { return pay.CodeReverts }
 
 // RejectedError: an RPC has not taken a transaction.
 type RejectedError struct{ Reason string }
 
-func (e *RejectedError) Error() string { return "the RPC does not take the transaction: " + e.Reason }
+func (e *RejectedError) Error() string          { return "the RPC does not take the transaction: " + e.Reason }
+func (*RejectedError) ErrorCode() pay.ErrorCode { return pay.CodeRejected }
 
 // GasError: a wallet cannot pay the gas of a transaction. Amounts are in wei.
 type GasError struct {
@@ -181,6 +173,8 @@ func (e *GasError) Error() string {
 	return fmt.Sprintf("the wallet %s needs up to %s on %s for gas, and has %s: send it some %s",
 		e.Wallet, coins(e.Need), e.Network.Name, coins(e.Have), e.Network.Coin)
 }
+
+func (*GasError) ErrorCode() pay.ErrorCode { return pay.CodeGas }
 
 // FormatCoins writes an amount of wei for people.
 func FormatCoins(wei x402.Amount, n x402.Network) string {

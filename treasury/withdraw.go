@@ -1,0 +1,139 @@
+package treasury
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Withdrawal is an operator's order to move money out of a wallet.
+type Withdrawal struct {
+	Wallet pay.Wallet // a deleted one can be emptied, too
+	To     x402.Address
+	// Amount is in the smallest unit of the network's asset; nil: all that is not reserved.
+	Amount *x402.Amount
+	// Again: an earlier withdrawal of the same amount to the same address that has settled is
+	// another one. One that may not have moved its money yet is driven on all the same.
+	Again bool
+	// Sign: the signed transfer is handed out, and no facilitator is asked.
+	Sign bool
+}
+
+// SendsWithdrawals reports whether purser has a facilitator that sends a withdrawal. Without one, it
+// hands out the signed transfer.
+func (t Treasury) SendsWithdrawals() bool { return t.Facilitator != nil }
+
+// Withdraw moves money out of a wallet: see [pay.Payer.Withdraw].
+func (t Treasury) Withdraw(ctx context.Context, w Withdrawal) (pay.Withdrawn, error) {
+	o, err := t.order(w)
+	if err != nil {
+		return pay.Withdrawn{}, err
+	}
+	return t.payer.Withdraw(ctx, o)
+}
+
+// WithdrawalPlan says what a withdrawal would do.
+type WithdrawalPlan struct {
+	pay.Holdings
+	// Amount is in the smallest unit of the asset.
+	Amount x402.Amount
+	// Signs: the signed transfer would be handed out instead of sent.
+	Signs bool
+	// Valid is the time for which the transfer could be used.
+	Valid time.Duration
+	// Repeats is the earlier withdrawal that the order gets; nil: a new one would be made.
+	Repeats *pay.Payment
+}
+
+// PlanWithdrawal has the journal decide on a withdrawal, and makes none. Its errors are those of Withdraw.
+// What changes meanwhile changes the withdrawal.
+func (t Treasury) PlanWithdrawal(ctx context.Context, w Withdrawal) (WithdrawalPlan, error) {
+	o, err := t.order(w)
+	if err != nil {
+		return WithdrawalPlan{}, err
+	}
+	plan := WithdrawalPlan{Signs: w.Sign || !t.SendsWithdrawals(), Valid: pay.MaxValidity}
+	o.Draw = func(h pay.Holdings) (x402.Amount, error) {
+		plan.Holdings = h
+		return w.draw(h)
+	}
+	q, err := t.payer.QuoteWithdrawal(ctx, o)
+	if err != nil {
+		return WithdrawalPlan{}, err
+	}
+	plan.Amount, plan.Repeats = q.Terms.Amount, q.Earlier
+	if plan.Repeats != nil {
+		plan.Amount = plan.Repeats.Terms.Amount
+	}
+	return plan, nil
+}
+
+// identity recognizes an equal order.
+func (w Withdrawal) identity() pay.Hash {
+	what := "all"
+	if w.Amount != nil {
+		what = w.Amount.String()
+	}
+	return pay.HashOf("withdrawal", w.Wallet.ID, w.To.String(), what)
+}
+
+// order checks what is wrong with a withdrawal whatever the wallet holds.
+func (t Treasury) order(w Withdrawal) (pay.Order, error) {
+	n, ok := t.Network(w.Wallet.Network)
+	if !ok {
+		return pay.Order{}, &pay.InputError{Field: "wallet", Reason: "its network " + w.Wallet.Network + " is not configured"}
+	}
+	bad := func(reason string) (pay.Order, error) {
+		return pay.Order{}, &pay.InputError{Field: "to", Reason: reason}
+	}
+	switch {
+	case w.Wallet.Address == nil:
+		return pay.Order{}, pay.ErrNoAddress
+	case w.To.IsZero():
+		return bad("the zero address has no owner: what is sent there is lost")
+	case w.To == n.Assets[0].Address:
+		return bad("that is the token's contract: what is sent there is lost")
+	case w.To == *w.Wallet.Address:
+		return bad("that is the wallet's own address")
+	case w.Amount != nil && w.Amount.IsZero():
+		return pay.Order{}, &pay.InputError{Field: "amount", Reason: "0 moves nothing"}
+	case w.Amount != nil && w.Amount.Cmp(pay.MaxAmount()) > 0:
+		return pay.Order{}, &pay.InputError{Field: "amount", Reason: "no token has that much"}
+	}
+	return pay.Order{Wallet: w.Wallet, To: w.To, Identity: w.identity(), All: w.Amount == nil, Again: w.Again, Sign: w.Sign, Draw: w.draw}, nil
+}
+
+// draw returns the amount of a withdrawal. Without a known balance, a given amount is taken
+// as it is: the token refuses what the wallet does not have.
+func (w Withdrawal) draw(h pay.Holdings) (x402.Amount, error) {
+	free, known := h.Free()
+	switch {
+	case !known && w.Amount == nil:
+		return free, fmt.Errorf("all of it is not known, so give an amount: %w", h.Unknown)
+	case !known:
+		return *w.Amount, nil
+	case w.Amount == nil && free.IsZero():
+		return free, &pay.InputError{Field: "amount", Reason: "nothing is left to withdraw: " + text(h)}
+	case w.Amount == nil:
+		return free, nil
+	case w.Amount.Cmp(free) > 0:
+		return *w.Amount, &pay.InputError{Field: "amount", Reason: fmt.Sprintf("%s is more than can be withdrawn: %s", money(h, *w.Amount), text(h))}
+	}
+	return *w.Amount, nil
+}
+
+func money(h pay.Holdings, a x402.Amount) string {
+	return a.Format(h.Asset.Decimals) + " " + h.Asset.Symbol
+}
+
+// text says what the wallet holds.
+func text(h pay.Holdings) string {
+	text := "the wallet holds " + money(h, *h.Balance)
+	if !h.Reserved.IsZero() {
+		text += ", and " + money(h, h.Reserved) + " of it is reserved for open payments"
+	}
+	return text
+}
