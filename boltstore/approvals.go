@@ -40,8 +40,8 @@ func approvalIn(tx *bbolt.Tx, id string) (a pay.Approval, err error) {
 	return a, nil
 }
 
-// saveApproval replaces the row of an approval; nil: there is none.
-func (b *batch) saveApproval(was, is *pay.Approval) error {
+// PutApproval replaces the row of an approval; nil: there is none.
+func (b *batch) PutApproval(was, is *pay.Approval) error {
 	had, has := approvalEntries(was), approvalEntries(is)
 	for _, e := range had {
 		if !slices.ContainsFunc(has, e.equal) {
@@ -67,56 +67,17 @@ func (b *batch) saveApproval(was, is *pay.Approval) error {
 	return b.put(approvalsBucket, []byte(is.ID), row)
 }
 
-// ask writes the approval of a decision, and drops the oldest ones of its key that are over.
-func (d *DB) ask(b *batch, begun pay.Begun, now time.Time) error {
-	a := begun.Ask()
-	if a == nil {
-		return nil
-	}
-	was, err := approvalIn(b.tx, a.ID)
-	if begun.How == pay.Created {
-		if err != nil {
-			return err
-		}
-		return b.saveApproval(&was, a)
-	}
-	if err := d.disk.checkSpace(); err != nil {
-		return err
-	}
-	if err == nil || a.ID == "" {
-		return fmt.Errorf("approval id %q is empty or taken", a.ID)
-	}
-	if err := b.dropApprovals(a.KeyID, now); err != nil {
-		return err
-	}
-	return b.saveApproval(nil, a)
-}
+// ApprovalByID finds an approval.
+func (b *batch) ApprovalByID(id string) (pay.Approval, error) { return approvalIn(b.tx, id) }
 
-// dropApprovals makes room for another approval of a key.
-func (b *batch) dropApprovals(keyID string, now time.Time) error {
-	var ids []string
+// ApprovalsOf lists the ids of a key's approvals, oldest first.
+func (b *batch) ApprovalsOf(keyID string) (ids []string, err error) {
 	prefix := keyPrefix(keyID)
 	c := b.tx.Bucket(keyApprovalsBucket).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		ids = append(ids, string(k[len(prefix):]))
 	}
-	n := len(ids)
-	for _, id := range ids {
-		if n < pay.KeptApprovals {
-			break
-		}
-		a, err := approvalIn(b.tx, id)
-		if err != nil {
-			return err
-		}
-		if a.Over(now) {
-			if err := b.saveApproval(&a, nil); err != nil {
-				return err
-			}
-			n--
-		}
-	}
-	return nil
+	return ids, nil
 }
 
 // Approval finds an approval.
@@ -140,7 +101,7 @@ func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (pay.A
 		if a, changed, err = q.Apply(ctx, was); err != nil || !changed {
 			return err
 		}
-		if err := b.saveApproval(&was, &a); err != nil {
+		if err := b.PutApproval(&was, &a); err != nil {
 			return err
 		}
 		return d.audit(ctx, b, pay.ApprovalAnswered(a))
@@ -274,7 +235,7 @@ func (d *DB) keysOf(ctx context.Context, orgID string) (ids []string, err error)
 
 // closeApprovals ends all approvals of a store that comes from a backup: see pay.Approval.Restored.
 func closeApprovals(tx *bbolt.Tx) error {
-	b := newBatch(tx)
+	b := newBatch(nil, tx)
 	var unused []pay.Approval
 	err := tx.Bucket(approvalsBucket).ForEach(func(id, _ []byte) error {
 		a, err := approvalIn(tx, string(id))
@@ -288,17 +249,17 @@ func closeApprovals(tx *bbolt.Tx) error {
 	}
 	for _, was := range unused {
 		is := was.Restored()
-		if err := b.saveApproval(&was, &is); err != nil {
+		if err := b.PutApproval(&was, &is); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v beginView) Approval(keyID string, purchase pay.Hash) (found *pay.Approval, err error) {
-	descend(v.tx.Bucket(purchasesBucket), keyPrefix(keyID, string(purchase[:])), "", func(id, _ []byte) bool {
+func (b *batch) Approval(keyID string, purchase pay.Hash) (found *pay.Approval, err error) {
+	descend(b.tx.Bucket(purchasesBucket), keyPrefix(keyID, string(purchase[:])), "", func(id, _ []byte) bool {
 		var a pay.Approval
-		if a, err = approvalIn(v.tx, string(id)); err == nil {
+		if a, err = approvalIn(b.tx, string(id)); err == nil {
 			found = &a
 		}
 		return false
@@ -306,9 +267,9 @@ func (v beginView) Approval(keyID string, purchase pay.Hash) (found *pay.Approva
 	return found, err
 }
 
-func (v beginView) CountPendingApprovals(keyID string, now time.Time, max int) (n int, err error) {
+func (b *batch) CountPendingApprovals(keyID string, now time.Time, max int) (n int, err error) {
 	prefix := keyPrefix(keyID)
-	c := v.tx.Bucket(pendingBucket).Cursor()
+	c := b.tx.Bucket(pendingBucket).Cursor()
 	for k, _ := c.Seek(append(slices.Clone(prefix), encodeTime(now.Add(1))...)); bytes.HasPrefix(k, prefix) && n < max; k, _ = c.Next() {
 		n++
 	}

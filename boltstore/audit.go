@@ -18,6 +18,11 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 	if err != nil || e == nil {
 		return err
 	}
+	return b.Enter(e)
+}
+
+// Enter numbers and writes an audit entry.
+func (b *batch) Enter(e *pay.AuditEntry) error {
 	entries := b.tx.Bucket(auditBucket)
 	if at, _ := last(entries, entries.Cursor()); at != nil {
 		e.Number = decodeNumber(at)

@@ -15,9 +15,11 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// batch holds the operations that become durable together. The committer uses one again and again,
+// batch holds the operations that become durable together. It is the transaction in which the rules of storekit
+// run. The committer uses one again and again,
 // because what it takes is much of what the garbage collector would have to do.
 type batch struct {
+	db *DB
 	tx *bbolt.Tx
 	// changes holds what the operations have written, in order. Undoing them leads back.
 	changes []change
@@ -39,8 +41,8 @@ type change struct {
 	was    []byte // nil: nothing; valid until the transaction is committed
 }
 
-func newBatch(tx *bbolt.Tx) *batch {
-	return &batch{tx: tx, rows: map[string]*pay.Payment{}, days: map[string]*codec.Day{}}
+func newBatch(d *DB, tx *bbolt.Tx) *batch {
+	return &batch{db: d, tx: tx, rows: map[string]*pay.Payment{}, days: map[string]*codec.Day{}}
 }
 
 // keptRoom bounds the changes whose room a batch keeps for the next one.
@@ -151,8 +153,8 @@ func (b *batch) early() bool {
 	return true
 }
 
-// load reads a payment, which the caller must not change: pay.ErrPaymentNotFound.
-func (b *batch) load(id string) (*pay.Payment, error) {
+// Payment reads a payment, which the caller must not change: pay.ErrPaymentNotFound.
+func (b *batch) Payment(id string) (*pay.Payment, error) {
 	if p := b.rows[id]; p != nil {
 		return p, nil
 	}
@@ -195,31 +197,23 @@ func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
 	return amount, nil
 }
 
-// count applies changes to counters. A counter at zero is deleted.
-func (b *batch) count(changes []pay.CounterChange) error {
-	for _, change := range changes {
-		if change.Amount.IsZero() && !change.Set {
-			continue
-		}
-		key := []byte(change.Counter)
-		was := b.get(countersBucket, key)
-		value, err := amountOf(change.Counter, was)
-		if err == nil {
-			value, err = change.Apply(value)
-		}
-		if err != nil {
-			return err
-		}
-		var text []byte
-		if !value.IsZero() {
-			text = []byte(value.String())
-		}
-		if err := b.replace(countersBucket, key, was, text); err != nil {
-			return err
-		}
-	}
-	return nil
+// PutCounter replaces the amount of a counter. A counter at zero has no row.
+func (b *batch) PutCounter(c pay.Counter, was, is x402.Amount) error {
+	return b.replace(countersBucket, []byte(c), counterText(was), counterText(is))
 }
+
+func counterText(amount x402.Amount) []byte {
+	if amount.IsZero() {
+		return nil
+	}
+	return []byte(amount.String())
+}
+
+// Now tells the time of audit entries.
+func (b *batch) Now() time.Time { return b.db.clock() }
+
+// Room returns an error while free disk is short.
+func (b *batch) Room() error { return b.db.disk.checkSpace() }
 
 // labelCount reads the number of payments with a label.
 func labelCount(tx *bbolt.Tx, label string) (int, error) {

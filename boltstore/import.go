@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // History holds a settled payment with its spend events: the event of its settlement and, if it
@@ -19,29 +20,26 @@ type History struct {
 // nothing. Only package boltfill calls it, to make long histories.
 func (d *DB) Import(ctx context.Context, list []History) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
-		events := make([][][]byte, len(list))
-		for i, h := range list {
+		for _, h := range list {
 			p := h.Payment
-			if err := d.mayCreate(b, p); err != nil {
+			if err := storekit.NewPayment(b, p.ID); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
 			if p.State != pay.Settled || len(p.Reservations) > 0 || p.Lease.Owner != "" {
 				return fmt.Errorf("import: payment %s is not settled, is leased or reserves something", p.ID)
 			}
 			for e := range h.Events {
-				encoded, err := b.newEvent(&h.Events[e])
-				if err != nil {
+				if err := storekit.NewEvent(b, &h.Events[e]); err != nil {
 					return fmt.Errorf("import: %w", err)
 				}
-				events[i] = append(events[i], encoded)
 			}
 		}
-		for i, h := range list {
-			if err := b.savePayment(nil, h.Payment.Clone()); err != nil {
+		for _, h := range list {
+			if err := b.PutPayment(nil, h.Payment.Clone()); err != nil {
 				return err
 			}
 			for e := range h.Events {
-				if err := b.addEvent(h.Payment, &h.Events[e], events[i][e]); err != nil {
+				if err := b.PutEvent(h.Payment, &h.Events[e]); err != nil {
 					return err
 				}
 			}

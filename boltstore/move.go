@@ -217,7 +217,7 @@ func (s *Moving) Export(ctx context.Context, behind *move.Position, visit func(m
 // Import writes records and the mark in one transaction.
 func (s *Moving) Import(ctx context.Context, list []move.Record, m *move.Mark) error {
 	return s.bolt.Update(func(tx *bbolt.Tx) error {
-		b := newBatch(tx)
+		b := newBatch(nil, tx)
 		for _, r := range list {
 			if err := ctx.Err(); err != nil {
 				return err

@@ -12,10 +12,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
-
-// noticeBook is the outbox within a batch.
-type noticeBook struct{ *batch }
 
 // staleMarks bounds the expired marks that are removed when one is written.
 const staleMarks = 8
@@ -35,10 +33,10 @@ func markIn(tx *bbolt.Tx, name string) (m pay.NoticeMark, err error) {
 }
 
 // Mark finds a mark.
-func (b noticeBook) Mark(name string) (pay.NoticeMark, error) { return markIn(b.tx, name) }
+func (b *batch) Mark(name string) (pay.NoticeMark, error) { return markIn(b.tx, name) }
 
 // SetMark replaces a mark, and removes some that have expired.
-func (b noticeBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+func (b *batch) SetMark(name string, m pay.NoticeMark, now time.Time) error {
 	if err := b.dropMark(name); err != nil {
 		return err
 	}
@@ -60,7 +58,7 @@ func (b noticeBook) SetMark(name string, m pay.NoticeMark, now time.Time) error 
 }
 
 // dropMark removes a mark, if it is there.
-func (b noticeBook) dropMark(name string) error {
+func (b *batch) dropMark(name string) error {
 	encoded := b.get(marksBucket, []byte(name))
 	if len(encoded) < 8 {
 		return nil
@@ -73,7 +71,7 @@ func (b noticeBook) dropMark(name string) error {
 }
 
 // Append numbers and keeps a notice, and removes the one that is too old.
-func (b noticeBook) Append(n pay.Notice) error {
+func (b *batch) Append(n pay.Notice) error {
 	kept := b.tx.Bucket(noticesBucket)
 	if at, _ := last(kept, kept.Cursor()); at != nil {
 		n.Number = decodeNumber(at)
@@ -91,17 +89,17 @@ func (b noticeBook) Append(n pay.Notice) error {
 	return b.put(noticesBucket, []byte(encodeNumber(int64(n.Number))), row)
 }
 
-func (v beginView) Paid(keyID, host string, dialed bool) (paid bool, err error) {
+func (b *batch) Paid(keyID, host string, dialed bool) (paid bool, err error) {
 	looked := 0
-	descend(v.tx.Bucket(hostEventsBucket), keyPrefix(keyID, hashed(host)), "", func(id, _ []byte) bool {
+	descend(b.tx.Bucket(hostEventsBucket), keyPrefix(keyID, hashed(host)), "", func(id, _ []byte) bool {
 		if paid = !dialed; paid {
 			return false
 		}
 		var e pay.SpendEvent
 		var p *pay.Payment
 		key := joinKey(keyID, string(id))
-		if e, err = decodeEvent(key, v.tx.Bucket(eventsBucket).Get(key)); err == nil {
-			p, err = v.load(e.PaymentID)
+		if e, err = decodeEvent(key, b.tx.Bucket(eventsBucket).Get(key)); err == nil {
+			p, err = b.Payment(e.PaymentID)
 		}
 		if err != nil {
 			return false
@@ -111,8 +109,6 @@ func (v beginView) Paid(keyID, host string, dialed bool) (paid bool, err error) 
 	})
 	return paid, err
 }
-
-func (v beginView) Mark(name string) (pay.NoticeMark, error) { return markIn(v.tx, name) }
 
 // Mark finds a mark.
 func (d *DB) Mark(ctx context.Context, name string) (m pay.NoticeMark, err error) {
@@ -128,9 +124,9 @@ func (d *DB) SetMarks(ctx context.Context, _ string, marks map[string]pay.Notice
 	return d.do(ctx, &op{run: func(b *batch) (err error) {
 		for name, m := range marks {
 			if m.Until.IsZero() {
-				err = noticeBook{b}.dropMark(name)
+				err = b.dropMark(name)
 			} else {
-				err = noticeBook{b}.SetMark(name, m, now)
+				err = b.SetMark(name, m, now)
 			}
 			if err != nil {
 				return err
@@ -142,12 +138,12 @@ func (d *DB) SetMarks(ctx context.Context, _ string, marks map[string]pay.Notice
 
 // AddNotices writes notices.
 func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
-	return d.do(ctx, &op{run: func(b *batch) error { return pay.WriteNotices(noticeBook{b}, list) }})
+	return d.do(ctx, &op{run: func(b *batch) error { return storekit.WriteNotices(b, list) }})
 }
 
 // ForgetNotice forgets a Once.
 func (d *DB) ForgetNotice(ctx context.Context, once string) error {
-	return d.do(ctx, &op{run: func(b *batch) error { return noticeBook{b}.dropMark(pay.MarkName(once)) }})
+	return d.do(ctx, &op{run: func(b *batch) error { return b.dropMark(pay.MarkName(once)) }})
 }
 
 // Notices lists notices, newest first.

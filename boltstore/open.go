@@ -173,8 +173,9 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	d := &DB{
 		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
 		ops: make(chan *op, maxBatch), wake: make(chan struct{}, 1), snapshots: make(chan chan snapshot), closing: make(chan struct{}), finished: make(chan struct{}),
-		leased: map[string]*pay.Payment{}, batch: newBatch(nil), maxSessions: pay.MaxSessions, noSync: noSync,
+		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
+	d.batch = newBatch(d, nil)
 	d.aged, d.retry = stoppedTimer(), stoppedTimer()
 	if d.clock == nil {
 		d.clock = failpoint.Now

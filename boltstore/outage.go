@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // retryEvery is the pause before the committer tries to write again. Tests lower it.
@@ -105,14 +106,14 @@ func (d *DB) undo(ops []*op) {
 		}
 		owner := o.granted.Lease.Owner
 		d.outage.queued = append(d.outage.queued, &queuedChange{payment: out.PaymentID, what: "undo", run: func(b *batch) error {
-			p, err := b.load(out.PaymentID)
+			p, err := b.Payment(out.PaymentID)
 			if err != nil && !errors.Is(err, pay.ErrPaymentNotFound) {
 				return err
 			}
 			if p == nil || p.Lease.Fence != out.Fence || p.Lease.Owner != owner {
 				return nil // it did not reach the disk
 			}
-			_, _, err = b.record(out)
+			_, _, err = storekit.Record(context.Background(), b, out)
 			return err
 		}})
 	}
@@ -246,9 +247,9 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	if marks, err := marksIn(meta); err != nil || len(marks) != d.marks {
 		return errors.Join(errReplaced, err)
 	}
-	b := newBatch(tx)
+	b := newBatch(d, tx)
 	for _, id := range b.leasedIDs(nil, 0, nil) {
-		p, err := b.load(id)
+		p, err := b.Payment(id)
 		if err != nil {
 			return err
 		}
@@ -324,8 +325,9 @@ func (d *DB) claimedWhileDown(was *pay.Payment, out pay.Outcome) error {
 	}
 	known := false
 	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
-		known = claimedIn(tx, out)
-		return nil
+		var err error
+		known, err = storekit.Claimed(transactions{tx}, out)
+		return err
 	})
 	if known {
 		return pay.ErrTransactionKnown

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // Pause reads the pause of everything; nil: there is none.
@@ -36,7 +37,7 @@ func (d *DB) SetPause(ctx context.Context, p *pay.Pause) error {
 			return err
 		}
 		by, _ := pay.ActorOf(ctx)
-		if err := pay.WriteNotices(noticeBook{b}, pay.PauseNotice(was, p, by, d.clock())); err != nil {
+		if err := storekit.WriteNotices(b, pay.PauseNotice(was, p, by, d.clock())); err != nil {
 			return err
 		}
 		return d.audit(ctx, b, pay.AllPaused(was, p))

@@ -37,9 +37,9 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 	return p, nil
 }
 
-// savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
+// PutPayment writes a payment with its indexes. was is the stored row, nil for a new one. From
 // now on the batch owns the row is.
-func (b *batch) savePayment(was, is *pay.Payment) error {
+func (b *batch) PutPayment(was, is *pay.Payment) error {
 	if err := b.put(paymentsBucket, []byte(is.ID), codec.EncodeRow(is)); err != nil {
 		return err
 	}
@@ -53,6 +53,11 @@ func (b *batch) savePayment(was, is *pay.Payment) error {
 	}
 	b.rows[is.ID] = is
 	return nil
+}
+
+// HasPayment reports whether an id is taken.
+func (b *batch) HasPayment(id string) (bool, error) {
+	return id != "" && b.get(paymentsBucket, []byte(id)) != nil, nil
 }
 
 // Payment finds a payment.

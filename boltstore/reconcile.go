@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -85,15 +86,6 @@ func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
 	return r, err
 }
 
-// restored reads the pending reconciliation: pay.ErrNotReconciling.
-func (b *batch) restored() (*pay.Restore, error) {
-	r, err := metaIn[pay.Restore](b.tx, reconcilingKey)
-	if err == nil && r == nil {
-		err = pay.ErrNotReconciling
-	}
-	return r, err
-}
-
 func (b *batch) putMeta(values map[string]any) error {
 	return putJSON(func(key, value []byte) error { return b.put(metaBucket, key, value) }, values)
 }
@@ -105,42 +97,9 @@ func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment
 		return nil, err
 	}
 	var booked []*pay.Payment
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		booked = nil
-		r, err := b.restored()
-		if err != nil {
-			return err
-		}
-		before, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		events := map[string][]byte{}
-		for _, p := range s.Found {
-			if known[authorizationOf(p)] {
-				continue
-			}
-			if has, err := b.knowsAuthorization(p); err != nil || has {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			if events[p.ID], err = b.newEvent(p.Booking().Event); err != nil {
-				return err
-			}
-			booked = append(booked, p.Clone())
-		}
-		r.Advance(s, len(booked))
-		if after, err := json.Marshal(r); err != nil || bytes.Equal(before, after) && len(booked) == 0 {
-			return err
-		}
-		for _, p := range booked {
-			if err := b.book(p, events[p.ID]); err != nil {
-				return err
-			}
-		}
-		return b.putMeta(map[string]any{string(reconcilingKey): r})
+	err = d.do(ctx, &op{run: func(b *batch) (err error) {
+		booked, err = storekit.Reconcile(reconciling{b, known}, s)
+		return err
 	}})
 	if err != nil {
 		return nil, err
@@ -151,16 +110,15 @@ func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment
 	return booked, nil
 }
 
-// book writes a payment that reconciling found.
-func (b *batch) book(p *pay.Payment, event []byte) error {
-	fx := p.Booking()
-	if err := b.savePayment(nil, p); err != nil {
-		return err
-	}
-	if err := b.addEvent(p, fx.Event, event); err != nil {
-		return err
-	}
-	return b.count(fx.Counters)
+// reconciling is a batch with the authorizations that no index finds.
+type reconciling struct {
+	*batch
+	known map[usedAuthorization]bool
+}
+
+// PutRestored writes the pending reconciliation.
+func (b reconciling) PutRestored(r *pay.Restore) error {
+	return b.putMeta(map[string]any{string(reconcilingKey): r})
 }
 
 // usedAuthorization identifies an authorization as the token does.
@@ -173,10 +131,10 @@ func authorizationOf(p *pay.Payment) usedAuthorization {
 	return usedAuthorization{p.Authorization.From, p.Authorization.Nonce}
 }
 
-// knowsAuthorization looks for a payment with the same authorization by the indexes: among those
-// with the same transaction, and among those that reconciling found.
-func (b *batch) knowsAuthorization(p *pay.Payment) (bool, error) {
-	if b.get(paymentsBucket, []byte(p.ID)) != nil {
+// KnowsAuthorization looks for a payment with the same authorization. The indexes find those with the same
+// transaction, and those that reconciling found.
+func (b reconciling) KnowsAuthorization(p *pay.Payment) (bool, error) {
+	if b.known[authorizationOf(p)] || b.get(paymentsBucket, []byte(p.ID)) != nil {
 		return true, nil
 	}
 	for _, in := range []struct {
@@ -188,7 +146,7 @@ func (b *batch) knowsAuthorization(p *pay.Payment) (bool, error) {
 	} {
 		c := b.tx.Bucket(in.bucket).Cursor()
 		for k, _ := c.Seek(in.prefix); bytes.HasPrefix(k, in.prefix); k, _ = c.Next() {
-			q, err := b.load(string(k[len(in.prefix):]))
+			q, err := b.Payment(string(k[len(in.prefix):]))
 			if err != nil {
 				return false, err
 			}
@@ -242,7 +200,7 @@ func (d *DB) knownAuthorizations(ctx context.Context) (map[usedAuthorization]boo
 // AcceptRisk records an operator's word.
 func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
-		r, err := b.restored()
+		r, err := storekit.Restored(b)
 		if err != nil {
 			return err
 		}
@@ -257,7 +215,7 @@ func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
 // EndReconciling lets payments begin again, and records the result with the marks.
 func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	err := d.do(ctx, &op{run: func(b *batch) error {
-		r, err := b.restored()
+		r, err := storekit.Restored(b)
 		if err != nil {
 			return err
 		}
@@ -294,10 +252,10 @@ func (d *DB) noncesOf(keyID, idempotencyKey string) codec.Nonces {
 	return codec.NoncesOf(d.vault.Load().Derive, keyID, idempotencyKey)
 }
 
-func (v beginView) Restored() (*pay.Restore, error) { return metaIn[pay.Restore](v.tx, reconcilingKey) }
+func (b *batch) Restored() (*pay.Restore, error) { return metaIn[pay.Restore](b.tx, reconcilingKey) }
 
-func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
-	descend(v.tx.Bucket(attemptsBucket), keyPrefix(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {
+func (b *batch) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	descend(b.tx.Bucket(attemptsBucket), keyPrefix(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {
 		if len(rest) < 9 {
 			err = errors.New("an attempt without a number")
 			return false
@@ -308,9 +266,9 @@ func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) 
 	return n, err
 }
 
-func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
-	s := v.nonces(keyID, idempotencyKey)
-	c := v.tx.Bucket(noncesBucket).Cursor()
+func (b *batch) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
+	s := b.db.noncesOf(keyID, idempotencyKey)
+	c := b.tx.Bucket(noncesBucket).Cursor()
 	for k, _ := c.Seek(s.Prefix()); bytes.HasPrefix(k, s.Prefix()); k, _ = c.Next() {
 		if len(k) <= len(x402.Nonce{}) {
 			return nil, 0, errors.New("a reconciled payment without its nonce")
@@ -319,7 +277,7 @@ func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, att
 		if !ok || n <= attempt {
 			continue
 		}
-		if p, err = v.load(string(k[len(x402.Nonce{})+1:])); err != nil {
+		if p, err = b.Payment(string(k[len(x402.Nonce{})+1:])); err != nil {
 			return nil, 0, err
 		}
 		attempt = n
@@ -327,6 +285,6 @@ func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, att
 	return p, attempt, nil
 }
 
-func (v beginView) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
-	return v.nonces(keyID, idempotencyKey).Nonce(attempt)
+func (b *batch) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
+	return b.db.noncesOf(keyID, idempotencyKey).Nonce(attempt)
 }

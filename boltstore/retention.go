@@ -215,7 +215,7 @@ func (b *batch) noteRemoval(before time.Time) error {
 // that changed meanwhile, and one of which an event is missing.
 func (b *batch) removePayment(closed pay.ClosedPayment, r pay.Removal) (bool, error) {
 	id, corrections := closed.ID, closed.Events
-	p, err := b.load(id)
+	p, err := b.Payment(id)
 	if errors.Is(err, pay.ErrPaymentNotFound) {
 		return false, nil
 	}

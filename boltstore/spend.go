@@ -13,10 +13,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// addEvent writes an event of a payment that newEvent has encoded and found new, its indexes and the
-// sums of its day.
-func (b *batch) addEvent(p *pay.Payment, e *pay.SpendEvent, encoded []byte) error {
-	if err := b.replace(eventsBucket, joinKey(e.KeyID, e.ID), nil, encoded); err != nil {
+// PutEvent writes an event of a payment, its indexes and the sums of its day. HasEvent has found it new.
+func (b *batch) PutEvent(p *pay.Payment, e *pay.SpendEvent) error {
+	if err := b.replace(eventsBucket, joinKey(e.KeyID, e.ID), nil, codec.EncodeEvent(e)); err != nil {
 		return err
 	}
 	if e.Task != "" {
@@ -35,12 +34,9 @@ func (b *batch) addEvent(p *pay.Payment, e *pay.SpendEvent, encoded []byte) erro
 	return b.leave(p, e)
 }
 
-// newEvent encodes an event. It fails if the id is empty or taken.
-func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
-	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
-		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)
-	}
-	return codec.EncodeEvent(e), nil
+// HasEvent reports whether the id of an event is taken.
+func (b *batch) HasEvent(e *pay.SpendEvent) (bool, error) {
+	return b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil, nil
 }
 
 // decodeEvent decodes a row of the events and its key. The event shares no memory with them.

@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // The working set is a write transaction of bbolt that stays open. It holds what the database has
@@ -325,10 +326,10 @@ const lapseRows = 2000
 // lapseAll ends the leases of earlier processes, before the committer starts.
 func (d *DB) lapseAll(ctx context.Context) error {
 	for {
-		b := newBatch(d.tx)
+		b := newBatch(d, d.tx)
 		ids := b.leasedIDs(nil, lapseRows, nil)
 		for _, id := range ids {
-			if err := b.lapse(id); err != nil {
+			if _, err := storekit.Lapse(b, id, nil); err != nil {
 				return err
 			}
 		}

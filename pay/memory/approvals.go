@@ -3,50 +3,46 @@ package memory
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/purserpay/purser/pay"
 )
 
-// ask writes the approval of a decision, and drops the oldest ones of its key that are over.
-func (r *rows) ask(begun pay.Begun, now time.Time) error {
-	a := begun.Ask()
-	if a == nil {
-		return nil
-	}
-	if _, taken := r.approvals.get(a.ID); begun.How == pay.Held && (taken || a.ID == "") {
-		return fmt.Errorf("approval id %q is empty or taken", a.ID)
-	}
-	if begun.How == pay.Held {
-		n := 0
-		for _, old := range r.approvals.ascending("") {
-			if old.KeyID == a.KeyID {
-				n++
-			}
-		}
-		before := r.approvals.clone()
-		for id, old := range before.ascending("") {
-			if n >= pay.KeptApprovals && old.KeyID == a.KeyID && old.Over(now) {
-				r.approvals.delete(id)
-				n--
-			}
+// ApprovalByID finds an approval.
+func (r *rows) ApprovalByID(id string) (pay.Approval, error) {
+	return r.approvals.find(id, pay.ErrApprovalNotFound)
+}
+
+// ApprovalsOf lists the ids of a key's approvals, oldest first.
+func (r *rows) ApprovalsOf(keyID string) (ids []string, err error) {
+	for id, a := range r.approvals.ascending("") {
+		if a.KeyID == keyID {
+			ids = append(ids, id)
 		}
 	}
-	r.approvals.put(a.ID, *a)
+	return ids, nil
+}
+
+// PutApproval writes or removes an approval.
+func (r *rows) PutApproval(was, is *pay.Approval) error {
+	if is == nil {
+		r.approvals.delete(was.ID)
+	} else {
+		r.approvals.put(is.ID, *is)
+	}
 	return nil
 }
 
 // Approval finds an approval.
 func (s *Store) Approval(ctx context.Context, id string) (pay.Approval, error) {
-	return read(ctx, s, func(r *rows) (pay.Approval, error) { return r.approvals.find(id, pay.ErrApprovalNotFound) })
+	return read(ctx, s, func(r *rows) (pay.Approval, error) { return r.ApprovalByID(id) })
 }
 
 // Approvals lists approvals, newest first.
 func (s *Store) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Approval, error) {
 	if q.Now.IsZero() {
-		q.Now = s.clock()
+		q.Now = s.rows.clock()
 	}
 	return read(ctx, s, func(r *rows) (list []pay.Approval, err error) {
 		for _, a := range r.approvals.descending("") {
@@ -90,8 +86,8 @@ func (s *Store) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (a 
 	return a, nil
 }
 
-func (v view) Approval(keyID string, purchase pay.Hash) (*pay.Approval, error) {
-	for _, a := range v.approvals.descending("") {
+func (r *rows) Approval(keyID string, purchase pay.Hash) (*pay.Approval, error) {
+	for _, a := range r.approvals.descending("") {
 		if a.KeyID == keyID && a.Purchase == purchase && a.Used.IsZero() {
 			return &a, nil
 		}
@@ -99,8 +95,8 @@ func (v view) Approval(keyID string, purchase pay.Hash) (*pay.Approval, error) {
 	return nil, nil
 }
 
-func (v view) CountPendingApprovals(keyID string, now time.Time, _ int) (n int, err error) {
-	for _, a := range v.approvals.ascending("") {
+func (r *rows) CountPendingApprovals(keyID string, now time.Time, _ int) (n int, err error) {
+	for _, a := range r.approvals.ascending("") {
 		if a.KeyID == keyID && a.Answer == "" && a.Expires.After(now) {
 			n++
 		}

@@ -9,93 +9,58 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 	"github.com/purserpay/purser/x402"
 )
 
-// payment finds a payment.
-func (r *rows) payment(id string) (*pay.Payment, error) {
-	return r.payments.find(id, pay.ErrPaymentNotFound)
-}
-
-// lapsed returns a payment whose lease has ended unreleased.
-func lapsed(p *pay.Payment) *pay.Payment {
-	p = p.Clone()
-	p.Lapse()
-	return p
-}
-
-// counted applies changes to copies of the counters.
-func (r *rows) counted(changes []pay.CounterChange) (map[pay.Counter]x402.Amount, error) {
-	values := map[pay.Counter]x402.Amount{}
-	for _, c := range changes {
-		have, ok := values[c.Counter]
-		if !ok {
-			have, _ = r.counters.get(string(c.Counter))
-		}
-		value, err := c.Apply(have)
-		if err != nil {
-			return nil, err
-		}
-		values[c.Counter] = value
-	}
-	return values, nil
-}
-
-// write writes a payment with the counters and the spend event that go with it. It writes
-// nothing if it fails.
-func (r *rows) write(p *pay.Payment, changes []pay.CounterChange, event *pay.SpendEvent) error {
-	counters, err := r.counted(changes)
-	if err != nil {
-		return err
-	}
-	if event != nil {
-		if _, taken := r.events.get(event.ID); taken || event.ID == "" {
-			return fmt.Errorf("payment %s: spend event id %q is empty or taken", p.ID, event.ID)
-		}
-		r.events.put(event.ID, *event)
-		of := dayOf(p.WalletID, event.Created)
-		day, _ := r.left.get(of)
-		day.Day = pay.DayOf(event.Created)
-		day.Event(p, event)
-		r.left.put(of, day)
-	}
-	for c, value := range counters {
-		if value.IsZero() {
-			r.counters.delete(string(c))
-		} else {
-			r.counters.put(string(c), value)
-		}
-	}
-	r.payments.put(p.ID, p.Clone())
+// PutPayment writes a row.
+func (r *rows) PutPayment(_, is *pay.Payment) error {
+	r.payments.put(is.ID, is)
 	return nil
+}
+
+// HasPayment reports whether an id is taken.
+func (r *rows) HasPayment(id string) (bool, error) { return r.payments.has(id), nil }
+
+// HasEvent reports whether the id of a spend event is taken.
+func (r *rows) HasEvent(e *pay.SpendEvent) (bool, error) { return r.events.has(e.ID), nil }
+
+// PutEvent writes a spend event, and counts it in the day of its wallet.
+func (r *rows) PutEvent(p *pay.Payment, e *pay.SpendEvent) error {
+	r.events.put(e.ID, *e)
+	of := dayOf(p.WalletID, e.Created)
+	day, _ := r.left.get(of)
+	day.Day = pay.DayOf(e.Created)
+	day.Event(p, e)
+	r.left.put(of, day)
+	return nil
+}
+
+// PutCounter writes a counter.
+func (r *rows) PutCounter(c pay.Counter, _, is x402.Amount) error {
+	if is.IsZero() {
+		r.counters.delete(string(c))
+	} else {
+		r.counters.put(string(c), is)
+	}
+	return nil
+}
+
+// HasTransaction reports whether a payment has a transaction.
+func (r *rows) HasTransaction(hash, paymentID string) (bool, error) {
+	for id, p := range r.payments.ascending("") {
+		if strings.EqualFold(p.Transaction, hash) && (paymentID == "" || paymentID == id) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Begin decides and writes one call's payment.
 func (s *Store) Begin(ctx context.Context, want *pay.Begin) (begun pay.Begun, err error) {
-	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		var changes []pay.CounterChange
-		if begun, changes, err = want.Decide(view{r}); err != nil {
-			return c, err
-		}
-		if !begun.Leased() {
-			if err := r.ask(begun, want.Now); err != nil {
-				return c, err
-			}
-			return c, pay.WriteNotices(noticeBook{r}, begun.Notices)
-		}
-		if begun.How == pay.Created {
-			if _, taken := r.payments.get(begun.Payment.ID); taken || begun.Payment.ID == "" {
-				return c, fmt.Errorf("payment id %q is empty or taken", begun.Payment.ID)
-			}
-			c = pay.PaymentBegun(begun.Payment)
-		}
-		if err := r.write(begun.Payment, changes, nil); err != nil {
-			return c, err
-		}
-		if err := r.ask(begun, want.Now); err != nil {
-			return c, err
-		}
-		return c, pay.WriteNotices(noticeBook{r}, begun.Notices)
+	err = s.do(ctx, func(r *rows) error {
+		begun, err = storekit.Begin(ctx, r, want)
+		return err
 	})
 	if err != nil {
 		return pay.Begun{}, err
@@ -109,104 +74,59 @@ func (s *Store) Begin(ctx context.Context, want *pay.Begin) (begun pay.Begun, er
 // Acquire takes the lease of a payment that no other owner holds.
 func (s *Store) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
 	err = s.do(ctx, func(r *rows) error {
-		if p, err = r.payment(id); err != nil {
-			return err
-		}
-		if p.Lease.Live(now) {
-			return pay.ErrLeaseHeld
-		}
-		if p = p.Clone(); p.Lease.Owner != "" {
-			p.Lapse()
-		}
-		p.Grant(owner, until)
-		return r.write(p, nil, nil)
+		p, err = storekit.Acquire(r, id, owner, now, until)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return p.Clone(), nil
 }
 
 // Renew extends a lease.
 func (s *Store) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
-	return s.do(ctx, func(r *rows) error {
-		p, err := r.payment(id)
-		if err != nil {
-			return err
-		}
-		if p.Lease.Owner == "" || p.Lease.Fence != fence {
-			return pay.ErrLeaseLost
-		}
-		p = p.Clone()
-		p.Extend(until)
-		return r.write(p, nil, nil)
-	})
+	return s.do(ctx, func(r *rows) error { return storekit.Renew(r, id, fence, until) })
 }
 
 // Record applies an outcome, even if its caller has left.
 func (s *Store) Record(ctx context.Context, o pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
-	err = s.change(context.WithoutCancel(ctx), func(r *rows) (c pay.Change, err error) {
-		was, err := r.payment(o.PaymentID)
-		if err != nil {
-			return c, err
-		}
-		if o.Claims() && r.claimed(o) {
-			return c, pay.ErrTransactionKnown
-		}
-		p = was.Clone()
-		if fx, err = p.Apply(o); err != nil {
-			return c, err
-		}
-		if o.Resolution != nil {
-			c = pay.PaymentResolved(was, p)
-		}
-		if o.Canceling != nil {
-			c = pay.PaymentCanceling(was, p)
-		}
-		if err := r.write(p, fx.Counters, fx.Event); err != nil {
-			return c, err
-		}
-		return c, pay.WriteNotices(noticeBook{r}, fx.Notices)
+	err = s.do(context.WithoutCancel(ctx), func(r *rows) error {
+		p, fx, err = storekit.Record(ctx, r, o)
+		return err
 	})
 	if err != nil {
 		return nil, pay.Effects{}, err
 	}
-	return p, fx, nil
-}
-
-// claimed reports whether the claimed transaction is recorded for another payment, and not for
-// this one.
-func (r *rows) claimed(o pay.Outcome) (others bool) {
-	for id, p := range r.payments.ascending("") {
-		if strings.EqualFold(p.Transaction, o.Transaction) {
-			if id == o.PaymentID {
-				return false
-			}
-			others = true
-		}
-	}
-	return others
+	return p.Clone(), fx, nil
 }
 
 // Lapse ends leases that ran out unreleased.
 func (s *Store) Lapse(ctx context.Context, now time.Time, held func(string) bool) (n int, err error) {
-	err = s.do(ctx, func(r *rows) error {
-		for id, p := range r.payments.ascending("") {
-			if p.Lease.Owner != "" && !p.Lease.Live(now) && (held == nil || !held(id)) {
-				r.payments.put(id, lapsed(p))
-				n++
-			}
-		}
-		return nil
-	})
+	err = s.do(ctx, func(r *rows) error { return r.lapse(&now, held, &n) })
 	return n, err
 }
 
-// view is the rows as pay.BeginView. Decide clones what it changes.
-type view struct{ *rows }
+// lapse ends leases that ran out by now, nil: all, but those that are held, and counts them.
+func (r *rows) lapse(now *time.Time, held func(string) bool, n *int) error {
+	for id := range r.payments.ascending("") {
+		if held != nil && held(id) {
+			continue
+		}
+		did, err := storekit.Lapse(r, id, now)
+		if err != nil {
+			return err
+		}
+		if did {
+			*n++
+		}
+	}
+	return nil
+}
 
-func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
-	for _, p := range v.payments.descending("") {
+// What follows makes the rows a storekit.Journal. Decide clones what it changes.
+
+func (r *rows) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
+	for _, p := range r.payments.descending("") {
 		if p.KeyID == keyID && p.IdempotencyKey == idempotencyKey && p.Lives() && !p.Retired {
 			return p, nil
 		}
@@ -214,9 +134,9 @@ func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, erro
 	return nil, nil
 }
 
-func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
+func (r *rows) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
 	var awaited []*pay.Payment
-	for _, p := range v.payments.ascending("") {
+	for _, p := range r.payments.ascending("") {
 		if p.KeyID == keyID && p.Identity == identity && p.Awaited() && !p.Retired && p.AwaitedUntil().After(now) {
 			awaited = append(awaited, p)
 		}
@@ -232,10 +152,13 @@ func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit
 	return nil
 }
 
-func (v view) Payment(id string) (*pay.Payment, error) { return v.payment(id) }
+// Payment finds a payment.
+func (r *rows) Payment(id string) (*pay.Payment, error) {
+	return r.payments.find(id, pay.ErrPaymentNotFound)
+}
 
-func (v view) CountUnanswered(keyID, host string, now time.Time, _ int) (n int, err error) {
-	for _, p := range v.payments.ascending("") {
+func (r *rows) CountUnanswered(keyID, host string, now time.Time, _ int) (n int, err error) {
+	for _, p := range r.payments.ascending("") {
 		if p.KeyID == keyID && p.Host == host && p.HoldsHost() && p.ValidBefore().After(now) {
 			n++
 		}
@@ -243,26 +166,26 @@ func (v view) CountUnanswered(keyID, host string, now time.Time, _ int) (n int, 
 	return n, nil
 }
 
-func (v view) Pause() (*pay.Pause, error) { return v.pause, nil }
+func (r *rows) Pause() (*pay.Pause, error) { return r.pause, nil }
 
-func (v view) PolicyRevision(keyID string) (uint64, error) {
-	return v.keys.row[keyID].PolicyRevision, nil
+func (r *rows) PolicyRevision(keyID string) (uint64, error) {
+	return r.keys.row[keyID].PolicyRevision, nil
 }
 
-func (v view) MayUse(keyID, owner, walletID string) (bool, error) {
-	w, err := v.liveWallet(walletID)
-	return err == nil && w.KeyID == owner && (owner == keyID || slices.Contains(v.lent, loan{keyID, walletID})), nil
+func (r *rows) MayUse(keyID, owner, walletID string) (bool, error) {
+	w, err := r.liveWallet(walletID)
+	return err == nil && w.KeyID == owner && (owner == keyID || slices.Contains(r.lent, loan{keyID, walletID})), nil
 }
 
-func (v view) Plan(orgID string) (pay.PlanName, error) {
-	org, _, _ := v.organization(orgID)
+func (r *rows) Plan(orgID string) (pay.PlanName, error) {
+	org, _, _ := r.organization(orgID)
 	return org.Plan, nil
 }
 
-func (v view) Counter(c pay.Counter) (x402.Amount, error) { return v.counters.row[string(c)], nil }
+func (r *rows) Counter(c pay.Counter) (x402.Amount, error) { return r.counters.row[string(c)], nil }
 
-func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
-	for c, amount := range v.counters.ascending("") {
+func (r *rows) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	for c, amount := range r.counters.ascending("") {
 		if strings.HasPrefix(c, string(prefix)) && !visit(pay.Counter(c), amount) {
 			break
 		}
@@ -270,11 +193,11 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 	return nil
 }
 
-func (v view) Restored() (*pay.Restore, error) { return v.restore, nil }
+func (r *rows) Restored() (*pay.Restore, error) { return r.restore, nil }
 
-func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
-	n = v.attempts[attemptsOf(keyID, idempotencyKey)]
-	for _, p := range v.payments.ascending("") {
+func (r *rows) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	n = r.attempts[attemptsOf(keyID, idempotencyKey)]
+	for _, p := range r.payments.ascending("") {
 		if p.KeyID == keyID && p.IdempotencyKey == idempotencyKey {
 			n = max(n, p.Attempt)
 		}
@@ -282,24 +205,24 @@ func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	return n, nil
 }
 
-// Nonce derives the nonce of an attempt. It begins with the attempt's number, so that Reconciled
-// can tell which attempt a nonce belongs to.
 // KeyTag marks the nonces of a key.
 func (s *Store) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
 	tag := pay.HashOf(s.rows.secret, "key tag", keyID, string(seed[:]))
 	return pay.NonceSeed(tag[:len(seed)])
 }
 
-func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
-	n := x402.Nonce(pay.HashOf(v.secret, keyID, idempotencyKey, fmt.Sprint(attempt)))
+// Nonce derives the nonce of an attempt. It begins with the attempt's number, so that Reconciled
+// can tell which attempt a nonce belongs to.
+func (r *rows) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
+	n := x402.Nonce(pay.HashOf(r.secret, keyID, idempotencyKey, fmt.Sprint(attempt)))
 	binary.BigEndian.PutUint64(n[:], attempt)
 	return n
 }
 
-func (v view) Reconciled(keyID, idempotencyKey string) (last *pay.Payment, attempt uint64, err error) {
-	for _, p := range v.payments.ascending("") {
+func (r *rows) Reconciled(keyID, idempotencyKey string) (last *pay.Payment, attempt uint64, err error) {
+	for _, p := range r.payments.ascending("") {
 		n := binary.BigEndian.Uint64(p.Authorization.Nonce[:])
-		if p.Reconciled && n > attempt && p.Authorization.Nonce == v.Nonce(keyID, idempotencyKey, n) {
+		if p.Reconciled && n > attempt && p.Authorization.Nonce == r.Nonce(keyID, idempotencyKey, n) {
 			last, attempt = p, n
 		}
 	}

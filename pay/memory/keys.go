@@ -175,7 +175,7 @@ func (s *Store) SetPause(ctx context.Context, p *pay.Pause) error {
 		was := r.pause
 		r.pause = copied(p)
 		by, _ := pay.ActorOf(ctx)
-		return pay.AllPaused(was, p), pay.WriteNotices(noticeBook{r}, pay.PauseNotice(was, p, by, s.clock()))
+		return pay.AllPaused(was, p), pay.WriteNotices(r, pay.PauseNotice(was, p, by, s.rows.clock()))
 	})
 }
 

@@ -30,7 +30,7 @@ func (s *Store) newest(ctx context.Context, before string, limit int, wanted fun
 
 // Payment finds a payment.
 func (s *Store) Payment(ctx context.Context, id string) (*pay.Payment, error) {
-	return read(ctx, s, func(r *rows) (*pay.Payment, error) { return r.payment(id) })
+	return read(ctx, s, func(r *rows) (*pay.Payment, error) { return r.Payment(id) })
 }
 
 // Payments lists a key's payments, newest first.
@@ -86,7 +86,7 @@ func (s *Store) Counter(ctx context.Context, c pay.Counter) (x402.Amount, error)
 
 // VisitCounters visits the counters whose names begin with a prefix.
 func (s *Store) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
-	return s.do(ctx, func(r *rows) error { return view{r}.VisitCounters(prefix, visit) })
+	return s.do(ctx, func(r *rows) error { return r.VisitCounters(prefix, visit) })
 }
 
 // SpendEvents lists a key's events, newest first.
@@ -139,7 +139,7 @@ func (s *Store) ListSpend(ctx context.Context, keyIDs []string, q pay.Organizati
 			if !slices.Contains(keyIDs, e.KeyID) || !q.Wants(&e) {
 				continue
 			}
-			p, err := r.payment(e.PaymentID)
+			p, err := r.Payment(e.PaymentID)
 			if err != nil {
 				return err
 			}

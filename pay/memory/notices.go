@@ -8,47 +8,43 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
-// noticeBook is the outbox under the lock of the store.
-type noticeBook struct{ *rows }
-
 // Mark finds a mark.
-func (b noticeBook) Mark(name string) (pay.NoticeMark, error) { return b.marks[name], nil }
+func (r *rows) Mark(name string) (pay.NoticeMark, error) { return r.marks[name], nil }
 
 // SetMark replaces a mark, and removes those that have expired.
-func (b noticeBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
-	maps.DeleteFunc(b.marks, func(_ string, old pay.NoticeMark) bool { return !old.Until.After(now) })
-	b.marks[name] = m
+func (r *rows) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+	maps.DeleteFunc(r.marks, func(_ string, old pay.NoticeMark) bool { return !old.Until.After(now) })
+	r.marks[name] = m
 	return nil
 }
 
 // Append numbers and keeps a notice.
-func (b noticeBook) Append(n pay.Notice) error {
-	if len(b.notices) > 0 {
-		n.Number = b.notices[len(b.notices)-1].Number
+func (r *rows) Append(n pay.Notice) error {
+	if len(r.notices) > 0 {
+		n.Number = r.notices[len(r.notices)-1].Number
 	}
 	n.Number++
-	b.notices = append(b.notices, copied(n))
-	b.notices = b.notices[max(0, len(b.notices)-pay.NoticesKept):]
+	r.notices = append(r.notices, copied(n))
+	r.notices = r.notices[max(0, len(r.notices)-pay.NoticesKept):]
 	return nil
 }
 
-func (v view) Paid(keyID, host string, dialed bool) (bool, error) {
+func (r *rows) Paid(keyID, host string, dialed bool) (bool, error) {
 	var newest []string
-	for _, e := range v.events.ascending("") {
+	for _, e := range r.events.ascending("") {
 		if e.KeyID == keyID && e.Host == host {
 			newest = append(newest, e.PaymentID)
 		}
 	}
 	newest = newest[max(0, len(newest)-pay.PaidLooked):]
 	return slices.ContainsFunc(newest, func(id string) bool {
-		p, found := v.payments.get(id)
+		p, found := r.payments.get(id)
 		return !dialed || found && p.Dialed()
 	}), nil
 }
-
-func (v view) Mark(name string) (pay.NoticeMark, error) { return v.marks[name], nil }
 
 // Mark finds a mark.
 func (s *Store) Mark(ctx context.Context, name string) (pay.NoticeMark, error) {
@@ -62,7 +58,7 @@ func (s *Store) SetMarks(ctx context.Context, _ string, marks map[string]pay.Not
 			if delete(r.marks, name); m.Until.IsZero() {
 				continue
 			}
-			if err := (noticeBook{r}).SetMark(name, m, now); err != nil {
+			if err := r.SetMark(name, m, now); err != nil {
 				return err
 			}
 		}
@@ -72,7 +68,7 @@ func (s *Store) SetMarks(ctx context.Context, _ string, marks map[string]pay.Not
 
 // AddNotices writes notices.
 func (s *Store) AddNotices(ctx context.Context, list []pay.Notice) error {
-	return s.do(ctx, func(r *rows) error { return pay.WriteNotices(noticeBook{r}, list) })
+	return s.do(ctx, func(r *rows) error { return storekit.WriteNotices(r, list) })
 }
 
 // ForgetNotice forgets a Once.
@@ -119,7 +115,7 @@ func (s *Store) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
 // ClaimDelivery claims a destination that has no claim.
 func (s *Store) ClaimDelivery(ctx context.Context, d pay.Delivery) (mine bool, err error) {
 	err = s.do(ctx, func(r *rows) error {
-		now := s.clock()
+		now := s.rows.clock()
 		if mine = r.deliveries[d.Destination].Version == d.Version && !r.claims[d.Destination].After(now); mine {
 			r.claims[d.Destination] = now.Add(pay.NoticeClaimTime)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // Restore puts the store into reconcile mode, as opening a backup does. It ends all leases,
@@ -28,38 +29,32 @@ func (s *Store) Restored(ctx context.Context) (*pay.Restore, error) {
 // Reconcile books what the chain told of.
 func (s *Store) Reconcile(ctx context.Context, step pay.ReconcileStep) (booked []*pay.Payment, err error) {
 	err = s.do(ctx, func(r *rows) error {
-		if r.restore == nil {
-			return pay.ErrNotReconciling
-		}
-		for _, p := range step.Found {
-			if r.knows(p) {
-				continue
-			}
-			fx := p.Booking()
-			if err := r.write(p, fx.Counters, fx.Event); err != nil {
-				return err
-			}
-			booked = append(booked, p.Clone())
-		}
-		restore := copied(*r.restore)
-		restore.Advance(step, len(booked))
-		r.restore = &restore
-		return nil
+		booked, err = storekit.Reconcile(r, step)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	for i, p := range booked {
+		booked[i] = p.Clone()
+	}
 	return booked, nil
 }
 
-// knows reports whether a payment has the same authorization.
-func (r *rows) knows(p *pay.Payment) bool {
+// PutRestored replaces what is to be reconciled.
+func (r *rows) PutRestored(restore *pay.Restore) error {
+	r.restore = restore
+	return nil
+}
+
+// KnowsAuthorization reports whether a payment has the same authorization.
+func (r *rows) KnowsAuthorization(p *pay.Payment) (bool, error) {
 	for id, q := range r.payments.ascending("") {
 		if id == p.ID || q.Authorization.From == p.Authorization.From && q.Authorization.Nonce == p.Authorization.Nonce {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // AcceptRisk records an operator's word.

@@ -107,7 +107,7 @@ func (s *Store) ShareWallet(ctx context.Context, share pay.Share) error {
 		for _, k := range keys {
 			l := loan{k.ID, w.ID}
 			r.lent = append(slices.DeleteFunc(slices.Clone(r.lent), func(o loan) bool { return o == l }), l)
-			if err := s.enter(ctx, r, pay.WalletChanged(pay.ActionWalletShare, w, k)); err != nil {
+			if err := r.enter(ctx, pay.WalletChanged(pay.ActionWalletShare, w, k)); err != nil {
 				return err
 			}
 		}
@@ -129,7 +129,7 @@ func (s *Store) UnshareWallet(ctx context.Context, walletID string, keyIDs []str
 		}
 		for _, id := range keyIDs {
 			r.lent = slices.DeleteFunc(slices.Clone(r.lent), func(l loan) bool { return l == loan{id, walletID} })
-			if err := s.enter(ctx, r, pay.WalletChanged(pay.ActionWalletUnshare, w, r.keys.row[id])); err != nil {
+			if err := r.enter(ctx, pay.WalletChanged(pay.ActionWalletUnshare, w, r.keys.row[id])); err != nil {
 				return err
 			}
 		}

@@ -26,8 +26,6 @@ type Options struct {
 
 // Store is a pay.Store in memory. It is safe for concurrent use.
 type Store struct {
-	clock pay.Clock
-
 	mu     sync.Mutex
 	rows   rows
 	closed bool
@@ -37,6 +35,7 @@ var _ pay.Store = (*Store)(nil)
 
 // rows are everything that a store keeps.
 type rows struct {
+	clock pay.Clock
 	world string
 	// genesis holds the hash of block 0 by network.
 	genesis map[string]string
@@ -77,9 +76,9 @@ type rows struct {
 
 // New makes an empty store.
 func New(o Options) *Store {
-	s := &Store{clock: o.Clock}
-	if s.clock == nil {
-		s.clock = time.Now
+	s := &Store{}
+	if s.rows.clock = o.Clock; o.Clock == nil {
+		s.rows.clock = time.Now
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
 	s.rows.genesis = map[string]string{}
@@ -121,20 +120,31 @@ func (s *Store) change(ctx context.Context, run func(r *rows) (pay.Change, error
 		if err != nil {
 			return err
 		}
-		return s.enter(ctx, r, c)
+		return r.enter(ctx, c)
 	})
 }
 
 // enter writes the entry of a change to the audit.
-func (s *Store) enter(ctx context.Context, r *rows, c pay.Change) error {
-	e, err := c.Entry(ctx, s.clock())
+func (r *rows) enter(ctx context.Context, c pay.Change) error {
+	e, err := c.Entry(ctx, r.clock())
 	if err != nil || e == nil {
 		return err
 	}
+	return r.Enter(e)
+}
+
+// Enter numbers and keeps an audit entry.
+func (r *rows) Enter(e *pay.AuditEntry) error {
 	e.Number = uint64(len(r.audit)) + 1
 	r.audit = append(r.audit, *e)
 	return nil
 }
+
+// Now tells the time.
+func (r *rows) Now() time.Time { return r.clock() }
+
+// Room is nil: a store in memory has room.
+func (r *rows) Room() error { return nil }
 
 // Close makes every operation fail with pay.ErrUnavailable from now on.
 func (s *Store) Close() error {
@@ -148,11 +158,7 @@ func (s *Store) Close() error {
 func (s *Store) Reopen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, p := range s.rows.payments.ascending("") {
-		if p.Lease.Owner != "" {
-			s.rows.payments.put(id, lapsed(p))
-		}
-	}
+	_ = s.rows.lapse(nil, nil, new(int)) // memory does not fail
 }
 
 // Snapshot copies the store. Writes to one of the two do not change the other.
@@ -171,7 +177,7 @@ func (s *Store) Snapshot() *Store {
 	r.genesis = maps.Clone(r.genesis)
 	r.replaced, r.lent, r.drawn = slices.Clone(r.replaced), slices.Clone(r.lent), maps.Clone(r.drawn)
 	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)
-	return &Store{clock: s.clock, rows: r}
+	return &Store{rows: r}
 }
 
 // World reads the recorded world of a network.

@@ -17,6 +17,8 @@ func (t *table[T]) get(id string) (row T, ok bool) {
 	return row, ok
 }
 
+func (t *table[T]) has(id string) bool { _, ok := t.row[id]; return ok }
+
 // find returns a row, or the error missing.
 func (t *table[T]) find(id string, missing error) (row T, err error) {
 	row, ok := t.row[id]
