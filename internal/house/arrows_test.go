@@ -29,10 +29,10 @@ var forbidden = []struct {
 		[]string{module + "pay"},
 	},
 	{
-		[]string{"pay"},
+		[]string{"pay", "pay/storekit", "pay/memory"},
 		true,
 		[]string{
-			module + "boltstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
+			module + "boltstore", module + "pgstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
 			module + "proxy", module + "dashboard", module + "caddymodule", module + "sandbox", module + "internal/vault",
 		},
 	},
@@ -53,12 +53,12 @@ var forbidden = []struct {
 		[]string{"payapi", "proxy", "proxy/forward", "dashboard", "dashboard/session", "internal/books", "internal/bookkeeping"},
 		false,
 		[]string{
-			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",
-			module + "chain", module + "caddymodule", module + "sandbox",
+			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/jackc/pgx/", module + "boltstore", module + "pgstore",
+			module + "signer", module + "facilitator", module + "chain", module + "caddymodule", module + "sandbox",
 		},
 	},
 	{
-		[]string{"boltstore", "signer", "facilitator", "chain", "internal/vault", "sandbox"},
+		[]string{"boltstore", "pgstore", "signer", "facilitator", "chain", "internal/vault", "sandbox"},
 		false,
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
@@ -66,8 +66,8 @@ var forbidden = []struct {
 		[]string{"internal/adminapi", "internal/operatorkeys", "internal/logs"},
 		false,
 		[]string{
-			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "caddymodule", module + "payapi",
-			module + "proxy", module + "dashboard",
+			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/jackc/pgx/", module + "boltstore", module + "pgstore",
+			module + "caddymodule", module + "payapi", module + "proxy", module + "dashboard",
 		},
 	},
 	{
@@ -80,8 +80,8 @@ var forbidden = []struct {
 		[]string{"internal/agent", "internal/mcp"},
 		false,
 		[]string{
-			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "caddymodule", module + "payapi",
-			module + "proxy", module + "dashboard", module + "internal/adminapi", module + "internal/cli",
+			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "pgstore", module + "caddymodule",
+			module + "payapi", module + "proxy", module + "dashboard", module + "internal/adminapi", module + "internal/cli",
 		},
 	},
 	{
@@ -107,7 +107,7 @@ var forbidden = []struct {
 	{
 		[]string{"internal/doctor"},
 		false,
-		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore"},
+		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore", module + "pgstore"},
 	},
 }
 
