@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -22,74 +21,41 @@ func accountIn(tx *bbolt.Tx, id string) (row codec.Account, err error) {
 	return row, nil
 }
 
-func (b *batch) putAccount(row codec.Account) error {
+// AccountByID finds an account.
+func (b *batch) AccountByID(id string) (pay.Account, error) {
+	row, err := accountIn(b.tx, id)
+	if err != nil {
+		return pay.Account{}, err
+	}
+	return row.Unseal(b.db.vault.Load())
+}
+
+// AccountOf finds the account of an issuer and subject.
+func (b *batch) AccountOf(issuer, subject string) (pay.Account, error) {
+	id := b.get(identitiesBucket, codec.AccountKey(issuer, subject))
+	if id == nil {
+		return pay.Account{}, pay.ErrAccountNotFound
+	}
+	return b.AccountByID(string(id))
+}
+
+// PutAccount writes an account.
+func (b *batch) PutAccount(a pay.Account) error {
+	row, err := codec.SealAccount(b.db.vault.Load(), a)
+	if err != nil {
+		return err
+	}
 	encoded, err := encodeRow(row)
 	if err != nil {
 		return err
 	}
-	return b.put(accountsBucket, []byte(row.ID), encoded)
-}
-
-// Enroll signs a person in.
-func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
-	if e.Account.ID == "" || e.Account.OrganizationID != "" && e.Key.OrganizationID != e.Account.OrganizationID {
-		return a, false, errors.New("enroll: no id, or a key of another organization")
+	if err := b.put(accountsBucket, []byte(a.ID), encoded); err != nil {
+		return err
 	}
-	key, err := d.newKey(e.Key)
-	if err != nil {
-		return a, false, err
+	if identity := codec.AccountKey(a.Issuer, a.Subject); b.get(identitiesBucket, identity) == nil {
+		return b.put(identitiesBucket, identity, []byte(a.ID))
 	}
-	identity := codec.AccountKey(e.Account.Issuer, e.Account.Subject)
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.checkSpace(); err != nil {
-			return err
-		}
-		a, first = e.Account, true
-		begins := a.OrganizationID != "" // with an organization
-		if id := b.get(identitiesBucket, identity); id != nil {
-			was, err := accountIn(b.tx, string(id))
-			if err != nil {
-				return err
-			}
-			first = false
-			a.ID, a.Created, a.Generation = was.ID, was.Created, was.Generation
-			if was.OrganizationID != "" {
-				a.OrganizationID, begins = was.OrganizationID, false
-			}
-		}
-		row, err := codec.SealAccount(d.vault.Load(), a)
-		if err != nil {
-			return err
-		}
-		_, known, err := organizationIn(b.tx, e.Key.OrganizationID)
-		if err != nil {
-			return err
-		}
-		if begins && known { // the account would see the keys of another account
-			return fmt.Errorf("enroll: organization %s is there already", e.Key.OrganizationID)
-		}
-		if begins || e.Account.OrganizationID == "" && e.Key.OrganizationID != "" && !known {
-			if err := d.createKey(b, key); err != nil {
-				return err
-			}
-			if err := d.audit(ctx, b, pay.KeyCreated(key.Key)); err != nil {
-				return err
-			}
-		}
-		if first {
-			if b.get(accountsBucket, []byte(a.ID)) != nil {
-				return fmt.Errorf("enroll: id %s is taken", a.ID)
-			}
-			if err := b.put(identitiesBucket, identity, []byte(a.ID)); err != nil {
-				return err
-			}
-		}
-		return b.putAccount(row)
-	}})
-	if err != nil {
-		return pay.Account{}, false, err
-	}
-	return a, first, nil
+	return nil
 }
 
 // Account finds an account by id.
@@ -99,22 +65,6 @@ func (d *DB) Account(ctx context.Context, id string) (pay.Account, error) {
 		row, err = accountIn(tx, id)
 		return err
 	})
-	if err != nil {
-		return pay.Account{}, err
-	}
-	return row.Unseal(d.vault.Load())
-}
-
-// EndSessions begins an account's next generation.
-func (d *DB) EndSessions(ctx context.Context, accountID string) (pay.Account, error) {
-	var row codec.Account
-	err := d.do(ctx, &op{run: func(b *batch) (err error) {
-		if row, err = accountIn(b.tx, accountID); err != nil {
-			return err
-		}
-		row.Generation++
-		return b.putAccount(row)
-	}})
 	if err != nil {
 		return pay.Account{}, err
 	}

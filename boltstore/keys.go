@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -13,112 +12,110 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// newKey holds a key that is ready to be written.
-type newKey struct {
-	pay.NewKey
-	hash [32]byte
-	row  []byte
-}
-
-func (d *DB) newKey(k pay.NewKey) (n newKey, err error) {
-	if k.ID == "" || k.Secret == "" {
-		return n, errors.New("create key: no id or no secret")
+// AddKey writes a new key.
+func (b *batch) AddKey(k pay.NewKey) error {
+	hash := b.db.vault.Load().Lookup(k.Secret)
+	row, err := encodeRow(k.Key)
+	if err != nil {
+		return err
 	}
-	n = newKey{NewKey: k, hash: d.vault.Load().Lookup(k.Secret)}
-	n.row, err = encodeRow(k.Key)
-	return n, err
+	if err := b.keepSecret(k.Key, k.Secret); err != nil {
+		return err
+	}
+	if k.Claimed() {
+		if err := b.put(orgKeysBucket, joinKey(k.OrganizationID, k.ID), nil); err != nil {
+			return err
+		}
+	}
+	if k.Exec {
+		if err := b.put(metaBucket, execKey, []byte(k.ID)); err != nil {
+			return err
+		}
+	}
+	if err := b.put(keysBucket, []byte(k.ID), row); err != nil {
+		return err
+	}
+	return b.put(keyHashBucket, hash[:], []byte(k.ID))
 }
 
-// CreateKey stores a key, and its organization if it is claimed.
-func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
-	n, err := d.newKey(k)
+// keepSecret keeps the secret of a key encrypted, if it is kept at all.
+func (b *batch) keepSecret(k pay.Key, secret string) error {
+	if !k.Kept() {
+		return nil
+	}
+	sealed, err := b.db.vault.Load().Seal([]byte(secret), codec.KeySecret(k.ID))
+	if err != nil {
+		return fmt.Errorf("seal the secret of key %s: %w", k.ID, err)
+	}
+	return b.put(keySecretsBucket, []byte(k.ID), sealed)
+}
+
+// PutLinkedKey writes a key that has got an organization.
+func (b *batch) PutLinkedKey(k pay.Key, secret string) error {
+	if err := b.keepSecret(k, secret); err != nil {
+		return err
+	}
+	if err := b.put(orgKeysBucket, joinKey(k.OrganizationID, k.ID), nil); err != nil {
+		return err
+	}
+	return b.PutKey(k)
+}
+
+// PutReissuedKey writes a key with another secret.
+func (b *batch) PutReissuedKey(k pay.Key, secret string) error {
+	hash, old := b.db.vault.Load().Lookup(secret), hashOf(b.tx, k.ID)
+	if old == nil {
+		return fmt.Errorf("reissue key %s: no hash of its secret is there", k.ID)
+	}
+	if err := b.keepSecret(k, secret); err != nil {
+		return err
+	}
+	if err := b.delete(keyHashBucket, old); err != nil {
+		return err
+	}
+	if err := b.put(replacedBucket, old, []byte(k.ID)); err != nil {
+		return err
+	}
+	if err := b.put(keyHashBucket, hash[:], []byte(k.ID)); err != nil {
+		return err
+	}
+	return b.PutKey(k)
+}
+
+// OrganizationOf finds an organization.
+func (b *batch) OrganizationOf(id string) (org pay.Organization, known bool, err error) {
+	return organizationIn(b.tx, id)
+}
+
+// KeysOf lists an organization's keys, oldest first.
+func (b *batch) KeysOf(orgID string) ([]pay.Key, error) { return organizationKeysIn(b.tx, orgID) }
+
+// Key finds a key.
+func (b *batch) Key(id string) (pay.Key, error) { return keyIn(b.tx, id) }
+
+// KeyBySecret finds a key by its plaintext.
+func (b *batch) KeyBySecret(secret string) (pay.Key, error) {
+	id, err := idOfSecret(b.tx, b.db.vault.Load().Lookup(secret))
 	if err != nil {
 		return pay.Key{}, err
 	}
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.checkSpace(); err != nil {
-			return err
-		}
-		if err := d.createKey(b, n); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.KeyCreated(n.Key))
-	}})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k.Key, nil
+	return keyIn(b.tx, string(id))
 }
 
-// createKey writes a key, and its organization if it is claimed. It refuses before its first
-// write.
-func (d *DB) createKey(b *batch, n newKey) error {
-	if b.get(keyHashBucket, n.hash[:]) != nil || b.get(replacedBucket, n.hash[:]) != nil {
-		return pay.ErrKeyExists
+// idOfSecret finds the key whose secret has a hash.
+func idOfSecret(tx *bbolt.Tx, hash [32]byte) ([]byte, error) {
+	id := tx.Bucket(keyHashBucket).Get(hash[:])
+	switch {
+	case id != nil:
+		return id, nil
+	case tx.Bucket(replacedBucket).Get(hash[:]) != nil:
+		return nil, pay.ErrSecretReplaced
 	}
-	if n.Exec {
-		if k, err := execIn(b.tx); err == nil && !k.Revoked() {
-			return pay.ErrKeyExists
-		} else if err != nil && !errors.Is(err, pay.ErrKeyNotFound) {
-			return err
-		}
-	}
-	if b.get(keysBucket, []byte(n.ID)) != nil {
-		return fmt.Errorf("create key: id %s is taken", n.ID)
-	}
-	var sealed []byte
-	if n.Kept() {
-		var err error
-		if sealed, err = d.vault.Load().Seal([]byte(n.Secret), codec.KeySecret(n.ID)); err != nil {
-			return fmt.Errorf("create key: %w", err)
-		}
-	}
-	if n.Claimed() {
-		if err := b.joinOrganization(n.NewKey); err != nil {
-			return err
-		}
-	}
-	if sealed != nil {
-		if err := b.put(keySecretsBucket, []byte(n.ID), sealed); err != nil {
-			return err
-		}
-	}
-	if n.Exec {
-		if err := b.put(metaBucket, execKey, []byte(n.ID)); err != nil {
-			return err
-		}
-	}
-	if err := b.put(keysBucket, []byte(n.ID), n.row); err != nil {
-		return err
-	}
-	return b.put(keyHashBucket, n.hash[:], []byte(n.ID))
+	return nil, pay.ErrKeyNotFound
 }
 
-// joinOrganization counts a new key into its organization, which it creates or updates.
-func (b *batch) joinOrganization(k pay.NewKey) error {
-	was, known, keys, err := b.organization(k.OrganizationID)
-	if err != nil {
-		return err
-	}
-	org, err := k.Join(was, known, keys)
-	if err != nil {
-		return err
-	}
-	if org != was || !known {
-		if err := b.putOrganization(org); err != nil {
-			return err
-		}
-	}
-	return b.put(orgKeysBucket, joinKey(k.OrganizationID, k.ID), nil)
-}
-
-// organization reads an organization with its keys.
-func (b *batch) organization(id string) (org pay.Organization, known bool, keys []pay.Key, err error) {
-	if org, known, err = organizationIn(b.tx, id); err == nil {
-		keys, err = organizationKeysIn(b.tx, id)
-	}
-	return org, known, keys, err
-}
+// ExecKey finds the key that was made last as the Exec key.
+func (b *batch) ExecKey() (pay.Key, error) { return execIn(b.tx) }
 
 // keysOf lists the ids of an organization's keys. Plans keep the list short.
 func keysOf(tx *bbolt.Tx, orgID string) (ids []string) {
@@ -146,50 +143,8 @@ func (d *DB) ListKeys(ctx context.Context, after string, limit int) ([]pay.Key, 
 	return page[pay.Key](ctx, d, keysBucket, after, limit)
 }
 
-// SetPolicy replaces a key's policy.
-func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
-}
-
-// SetPolicyAt replaces the policy of a key that has a revision.
-func (d *DB) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
-}
-
-// AdoptKey makes a key the operator's.
-func (d *DB) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
-	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, pay.EditAdoption())
-}
-
-// StopKey applies a stop to a key.
-func (d *DB) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key, error) {
-	return d.editKey(ctx, keyID, s.Do.Action(), s.Apply)
-}
-
-// editKey replaces a key by the result of edit, if that is a change.
-func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (k pay.Key, err error) {
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		was, err := keyIn(b.tx, keyID)
-		if err != nil {
-			return err
-		}
-		now, changed, err := edit(was)
-		if k = now; err != nil || !changed {
-			return err
-		}
-		if err := b.revise(k); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.KeyChanged(action, was, k))
-	}})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k, nil
-}
-
-// revise writes a key with a new policy revision, by which Begin judges payments from now on.
-func (b *batch) revise(k pay.Key) error {
+// PutKey writes a key with a new policy revision, by which Begin judges payments from now on.
+func (b *batch) PutKey(k pay.Key) error {
 	row, err := encodeRow(k)
 	if err != nil {
 		return err
@@ -232,12 +187,9 @@ func (d *DB) keyIn(tx *bbolt.Tx, id []byte) (pay.Key, error) {
 func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err error) {
 	hash := d.vault.Load().Lookup(secret)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		id := tx.Bucket(keyHashBucket).Get(hash[:])
-		if id == nil && tx.Bucket(replacedBucket).Get(hash[:]) != nil {
-			return pay.ErrSecretReplaced
-		}
-		if id == nil {
-			return pay.ErrKeyNotFound
+		id, err := idOfSecret(tx, hash)
+		if err != nil {
+			return err
 		}
 		k, err = d.keyIn(tx, id)
 		return err
@@ -252,49 +204,6 @@ func (d *DB) Key(ctx context.Context, id string) (k pay.Key, err error) {
 		return err
 	})
 	return k, err
-}
-
-// LinkKey claims an unclaimed key for an organization.
-func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
-	hash := d.vault.Load().Lookup(l.Secret)
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		id := b.get(keyHashBucket, hash[:])
-		if id == nil {
-			return pay.ErrKeyNotFound
-		}
-		if k, err = keyIn(b.tx, string(id)); err != nil {
-			return err
-		}
-		org, known, keys, err := b.organization(l.OrganizationID)
-		if err != nil {
-			return err
-		}
-		was := k
-		if k, err = l.Apply(was, org, known, keys); err != nil {
-			return err
-		}
-		if err := d.disk.checkSpace(); err != nil {
-			return err
-		}
-		sealed, err := d.vault.Load().Seal([]byte(l.Secret), codec.KeySecret(k.ID))
-		if err != nil {
-			return fmt.Errorf("link key: %w", err)
-		}
-		if err := b.put(orgKeysBucket, joinKey(l.OrganizationID, k.ID), nil); err != nil {
-			return err
-		}
-		if err := b.put(keySecretsBucket, []byte(k.ID), sealed); err != nil {
-			return err
-		}
-		if err := b.revise(k); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyLink, was, k))
-	}})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k, nil
 }
 
 // RevealKey decrypts the plaintext of a key whose secret is kept: pay.ErrKeyNotFound,
@@ -319,4 +228,33 @@ func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 		return "", fmt.Errorf("reveal key %s: %w", keyID, err)
 	}
 	return string(secret), nil
+}
+
+// hashOf finds the hash of a key's secret. It reads all hashes, because only an operator asks: ten
+// thousand keys take a millisecond.
+func hashOf(tx *bbolt.Tx, keyID string) []byte {
+	c := tx.Bucket(keyHashBucket).Cursor()
+	for hash, id := c.First(); hash != nil; hash, id = c.Next() {
+		if string(id) == keyID {
+			return bytes.Clone(hash)
+		}
+	}
+	return nil
+}
+
+// ExecKey finds the key that was made last as the Exec key.
+func (d *DB) ExecKey(ctx context.Context) (k pay.Key, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		k, err = execIn(tx)
+		return err
+	})
+	return k, err
+}
+
+func execIn(tx *bbolt.Tx) (pay.Key, error) {
+	id := tx.Bucket(metaBucket).Get(execKey)
+	if id == nil {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	return keyIn(tx, string(id))
 }

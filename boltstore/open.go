@@ -23,6 +23,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // Sandbox is the world of stores that belong to purser-sandbox.
@@ -77,6 +78,8 @@ var (
 
 // DB keeps a pay.Store in a bbolt file. It is safe for concurrent use.
 type DB struct {
+	storekit.Book
+
 	path    string
 	id      string // of the file: what a reopened file must still have
 	clock   pay.Clock
@@ -176,6 +179,9 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
 	d.batch = newBatch(d, nil)
+	d.Book = storekit.NewBook(func(ctx context.Context, _ []string, run func(storekit.BookTx) error) error {
+		return d.do(ctx, &op{run: func(b *batch) error { return run(b) }})
+	})
 	d.aged, d.retry = stoppedTimer(), stoppedTimer()
 	if d.clock == nil {
 		d.clock = failpoint.Now

@@ -33,7 +33,8 @@ func organizationIn(tx *bbolt.Tx, id string) (org pay.Organization, known bool, 
 	return org, true, nil
 }
 
-func (b *batch) putOrganization(org pay.Organization) error {
+// PutOrganization writes an organization.
+func (b *batch) PutOrganization(org pay.Organization) error {
 	row, err := encodeRow(org)
 	if err != nil {
 		return err
@@ -44,29 +45,6 @@ func (b *batch) putOrganization(org pay.Organization) error {
 // Organizations lists organizations by id from behind one.
 func (d *DB) Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error) {
 	return page[pay.Organization](ctx, d, orgsBucket, after, limit)
-}
-
-// SetPlan moves an organization to a plan.
-func (d *DB) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (org pay.Organization, err error) {
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		var known bool
-		if org, known, err = organizationIn(b.tx, orgID); err != nil || org.Plan == plan && known {
-			return err
-		}
-		if !known {
-			return pay.ErrOrganizationNotFound
-		}
-		was := org.Plan
-		org.Plan = plan
-		if err := b.putOrganization(org); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.PlanChanged(orgID, was, plan))
-	}})
-	if err != nil {
-		return pay.Organization{}, err
-	}
-	return org, nil
 }
 
 // OrganizationKeys lists an organization's keys, oldest first. Plans keep the list short.

@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
@@ -12,57 +10,26 @@ import (
 
 const accountByID = `SELECT row FROM accounts WHERE id = $1`
 
-// Enroll signs a person in.
-func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
-	if e.Account.ID == "" || e.Account.OrganizationID != "" && e.Key.OrganizationID != e.Account.OrganizationID {
-		return a, false, errors.New("enroll: no id, or a key of another organization")
-	}
-	err = d.change(ctx, []string{configuration}, func(t *tx) error {
-		a, first = e.Account, true
-		begins := a.OrganizationID != "" // with an organization
-		was, err := one[codec.Account](t.ctx, t, pay.ErrAccountNotFound, `SELECT row FROM accounts WHERE identity = $1`, codec.AccountKey(a.Issuer, a.Subject))
-		switch {
-		case err == nil:
-			first = false
-			a.ID, a.Created, a.Generation = was.ID, was.Created, was.Generation
-			if was.OrganizationID != "" {
-				a.OrganizationID, begins = was.OrganizationID, false
-			}
-		case !errors.Is(err, pay.ErrAccountNotFound):
-			return err
-		}
-		_, known, err := organizationIn(t.ctx, t, e.Key.OrganizationID)
-		if err != nil {
-			return err
-		}
-		if begins && known { // the account would see the keys of another account
-			return fmt.Errorf("enroll: organization %s is there already", e.Key.OrganizationID)
-		}
-		if begins || e.Account.OrganizationID == "" && e.Key.OrganizationID != "" && !known {
-			if err := t.createKey(e.Key); err != nil {
-				return err
-			}
-			if err := t.audit(pay.KeyCreated(e.Key.Key)); err != nil {
-				return err
-			}
-		}
-		if first {
-			switch _, err := one[codec.Account](t.ctx, t, pay.ErrAccountNotFound, accountByID, a.ID); {
-			case err == nil:
-				return fmt.Errorf("enroll: id %s is taken", a.ID)
-			case !errors.Is(err, pay.ErrAccountNotFound):
-				return err
-			}
-		}
-		return t.putAccount(a)
-	})
-	if err != nil {
-		return pay.Account{}, false, err
-	}
-	return a, first, nil
+// AccountByID finds an account.
+func (t *tx) AccountByID(id string) (pay.Account, error) {
+	return t.d.account(t.ctx, t, accountByID, id)
 }
 
-func (t *tx) putAccount(a pay.Account) error {
+// AccountOf finds the account of an issuer and subject.
+func (t *tx) AccountOf(issuer, subject string) (pay.Account, error) {
+	return t.d.account(t.ctx, t, `SELECT row FROM accounts WHERE identity = $1`, codec.AccountKey(issuer, subject))
+}
+
+func (d *DB) account(ctx context.Context, q querier, sql string, args ...any) (pay.Account, error) {
+	row, err := one[codec.Account](ctx, q, pay.ErrAccountNotFound, sql, args...)
+	if err != nil {
+		return pay.Account{}, err
+	}
+	return row.Unseal(d.vault)
+}
+
+// PutAccount writes an account.
+func (t *tx) PutAccount(a pay.Account) error {
 	sealed, err := codec.SealAccount(t.d.vault, a)
 	if err != nil {
 		return err
@@ -76,28 +43,5 @@ func (t *tx) putAccount(a pay.Account) error {
 
 // Account finds an account by id.
 func (d *DB) Account(ctx context.Context, id string) (pay.Account, error) {
-	row, err := one[codec.Account](ctx, d.pool, pay.ErrAccountNotFound, accountByID, id)
-	if err != nil {
-		return pay.Account{}, err
-	}
-	return row.Unseal(d.vault)
-}
-
-// EndSessions begins an account's next generation.
-func (d *DB) EndSessions(ctx context.Context, accountID string) (a pay.Account, err error) {
-	err = d.change(ctx, []string{configuration}, func(t *tx) error {
-		row, err := one[codec.Account](t.ctx, t, pay.ErrAccountNotFound, accountByID, accountID)
-		if err != nil {
-			return err
-		}
-		row.Generation++
-		if a, err = row.Unseal(d.vault); err != nil {
-			return err
-		}
-		return t.putAccount(a)
-	})
-	if err != nil {
-		return pay.Account{}, err
-	}
-	return a, nil
+	return d.account(ctx, d.pool, accountByID, id)
 }

@@ -9,16 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
-// txBook is the outbox within a transaction.
-type txBook struct{ *tx }
-
 // Mark finds a mark.
-func (b txBook) Mark(name string) (pay.NoticeMark, error) {
+func (t *tx) Mark(name string) (pay.NoticeMark, error) {
 	var count, until int64
 	found := false
-	err := get(b.ctx, b.tx, nil, `SELECT count, until FROM notice_marks WHERE name = $1`, []any{[]byte(name)}, func(r pgx.Rows) error {
+	err := get(t.ctx, t, nil, `SELECT count, until FROM notice_marks WHERE name = $1`, []any{[]byte(name)}, func(r pgx.Rows) error {
 		found = true
 		return r.Scan(&count, &until)
 	})
@@ -29,21 +27,21 @@ func (b txBook) Mark(name string) (pay.NoticeMark, error) {
 }
 
 // SetMark replaces a mark, and removes those that have expired.
-func (b txBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
-	if err := b.exec(`DELETE FROM notice_marks WHERE name IN (SELECT name FROM notice_marks WHERE until <= $1 ORDER BY until LIMIT 8 FOR UPDATE SKIP LOCKED)`, nanoseconds(now)); err != nil {
+func (t *tx) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+	if err := t.exec(`DELETE FROM notice_marks WHERE name IN (SELECT name FROM notice_marks WHERE until <= $1 ORDER BY until LIMIT 8 FOR UPDATE SKIP LOCKED)`, nanoseconds(now)); err != nil {
 		return err
 	}
-	return b.exec(`INSERT INTO notice_marks (name, count, until) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET count = excluded.count, until = excluded.until`,
+	return t.exec(`INSERT INTO notice_marks (name, count, until) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET count = excluded.count, until = excluded.until`,
 		[]byte(name), int64(m.Count), nanoseconds(m.Until)) //nolint:gosec // small
 }
 
 // Append keeps a notice for the end of the transaction, where it is numbered.
-func (b txBook) Append(n pay.Notice) error {
-	b.notes = append(b.notes, n)
+func (t *tx) Append(n pay.Notice) error {
+	t.notes = append(t.notes, n)
 	return nil
 }
 
-func (t *tx) tell(list []pay.Notice) error { return pay.WriteNotices(txBook{t}, list) }
+func (t *tx) tell(list []pay.Notice) error { return storekit.WriteNotices(t, list) }
 
 // AddNotices writes notices.
 func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
@@ -74,7 +72,7 @@ func (d *DB) SetMarks(ctx context.Context, keyID string, marks map[string]pay.No
 			if m.Until.IsZero() {
 				err = t.exec(`DELETE FROM notice_marks WHERE name = $1`, []byte(name))
 			} else {
-				err = txBook{t}.SetMark(name, m, now)
+				err = t.SetMark(name, m, now)
 			}
 			if err != nil {
 				return err

@@ -20,6 +20,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // Options say how to open a store.
@@ -49,6 +50,8 @@ var (
 
 // DB keeps a pay.Store in a database. It is safe for concurrent use.
 type DB struct {
+	storekit.Book
+
 	pool *pgxpool.Pool
 	// writers has the connections of the committer, whose statements find rows by indexes only.
 	writers *pgxpool.Pool
@@ -111,6 +114,13 @@ func open(ctx context.Context, o Options) (*DB, error) {
 		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
 		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
+	d.Book = storekit.NewBook(func(ctx context.Context, keys []string, run func(storekit.BookTx) error) error {
+		locks := []string{configuration}
+		for _, id := range keys {
+			locks = append(locks, keyLock(id))
+		}
+		return d.change(ctx, locks, func(t *tx) error { return run(t) })
+	})
 	d.knowTransactions()
 	for i := range d.lanes {
 		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}

@@ -17,19 +17,20 @@ func organizationIn(ctx context.Context, q querier, id string) (org pay.Organiza
 	return org, err == nil, err
 }
 
-// organization reads an organization with its keys.
-func (t *tx) organization(id string) (org pay.Organization, known bool, keys []pay.Key, err error) {
-	if org, known, err = organizationIn(t.ctx, t, id); err == nil && id != "" {
-		keys, err = organizationKeysIn(t.ctx, t, id)
-	}
-	return org, known, keys, err
+// OrganizationOf finds an organization.
+func (t *tx) OrganizationOf(id string) (org pay.Organization, known bool, err error) {
+	return organizationIn(t.ctx, t, id)
 }
+
+// KeysOf lists an organization's keys, oldest first.
+func (t *tx) KeysOf(orgID string) ([]pay.Key, error) { return organizationKeysIn(t.ctx, t, orgID) }
 
 func organizationKeysIn(ctx context.Context, q querier, id string) ([]pay.Key, error) {
 	return many[pay.Key](ctx, q, `SELECT row FROM keys WHERE organization_id = $1 AND organization_id <> '' ORDER BY id`, id)
 }
 
-func (t *tx) putOrganization(org pay.Organization) error {
+// PutOrganization writes an organization.
+func (t *tx) PutOrganization(org pay.Organization) error {
 	row, err := json.Marshal(org)
 	if err != nil {
 		return err
@@ -46,29 +47,6 @@ func (d *DB) Organization(ctx context.Context, id string) (pay.Organization, err
 // Organizations lists organizations by id from behind one.
 func (d *DB) Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error) {
 	return many[pay.Organization](ctx, d.pool, `SELECT row FROM organizations WHERE id > $1 ORDER BY id LIMIT $2`, after, min(limit, maxPage))
-}
-
-// SetPlan moves an organization to a plan.
-func (d *DB) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (org pay.Organization, err error) {
-	err = d.change(ctx, []string{configuration}, func(t *tx) error {
-		var known bool
-		if org, known, err = organizationIn(t.ctx, t, orgID); err != nil || org.Plan == plan && known {
-			return err
-		}
-		if !known {
-			return pay.ErrOrganizationNotFound
-		}
-		was := org.Plan
-		org.Plan = plan
-		if err := t.putOrganization(org); err != nil {
-			return err
-		}
-		return t.audit(pay.PlanChanged(orgID, was, plan))
-	})
-	if err != nil {
-		return pay.Organization{}, err
-	}
-	return org, nil
 }
 
 // OrganizationKeys lists an organization's keys, oldest first.

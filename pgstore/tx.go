@@ -47,10 +47,22 @@ func (t *tx) exec(sql string, args ...any) error {
 func (t *tx) audit(c pay.Change) error {
 	e, err := c.Entry(t.ctx, t.d.clock())
 	if err == nil && e != nil {
-		t.entries = append(t.entries, e)
+		err = t.Enter(e)
 	}
 	return err
 }
+
+// Enter keeps an audit entry for the end of the transaction, which numbers it.
+func (t *tx) Enter(e *pay.AuditEntry) error {
+	t.entries = append(t.entries, e)
+	return nil
+}
+
+// Now tells the time of audit entries.
+func (t *tx) Now() time.Time { return t.d.clock() }
+
+// Room is nil: a database without room refuses to write.
+func (t *tx) Room() error { return nil }
 
 // change runs a transaction under locks. Errors of the database become pay.ErrUnavailable; others are
 // returned as they are.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +14,8 @@ import (
 // Organization finds an organization; an unknown one has the free plan.
 func (s *Store) Organization(ctx context.Context, id string) (pay.Organization, error) {
 	return read(ctx, s, func(r *rows) (pay.Organization, error) {
-		org, _, _ := r.organization(id)
-		return org, nil
+		org, _, err := r.OrganizationOf(id)
+		return org, err
 	})
 }
 
@@ -25,83 +24,35 @@ func (s *Store) Organizations(ctx context.Context, after string, limit int) ([]p
 	return read(ctx, s, func(r *rows) ([]pay.Organization, error) { return page(&r.orgs, after, limit), nil })
 }
 
-// SetPlan moves an organization to a plan.
-func (s *Store) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (org pay.Organization, err error) {
-	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		if org, err = r.orgs.find(orgID, pay.ErrOrganizationNotFound); err != nil {
-			return c, err
-		}
-		c = pay.PlanChanged(orgID, org.Plan, plan)
-		org.Plan = plan
-		r.orgs.put(orgID, org)
-		return c, nil
-	})
-	return org, err
-}
-
 // OrganizationKeys lists an organization's keys, oldest first.
 func (s *Store) OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, error) {
-	return read(ctx, s, func(r *rows) ([]pay.Key, error) {
-		_, _, keys := r.organization(orgID)
-		return keys, nil
-	})
+	return read(ctx, s, func(r *rows) ([]pay.Key, error) { return r.KeysOf(orgID) })
 }
 
-// Enroll signs a person in.
-func (s *Store) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
-	if e.Account.ID == "" || e.Account.OrganizationID != "" && e.Key.OrganizationID != e.Account.OrganizationID {
-		return a, false, errors.New("enroll: no id, or a key of another organization")
+// AccountOf finds the account of an issuer and subject.
+func (r *rows) AccountOf(issuer, subject string) (pay.Account, error) {
+	for _, a := range r.accounts.ascending("") {
+		if a.Issuer == issuer && a.Subject == subject {
+			return a, nil
+		}
 	}
-	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		a, first = e.Account, true
-		begins := a.OrganizationID != "" // with an organization
-		for _, was := range r.accounts.ascending("") {
-			if was.Issuer == a.Issuer && was.Subject == a.Subject {
-				first = false
-				a.ID, a.Created, a.Generation = was.ID, was.Created, was.Generation
-				if was.OrganizationID != "" {
-					a.OrganizationID, begins = was.OrganizationID, false
-				}
-			}
-		}
-		if _, taken := r.accounts.get(a.ID); first && taken {
-			return c, fmt.Errorf("enroll: id %s is taken", a.ID)
-		}
-		_, known := r.orgs.get(e.Key.OrganizationID)
-		if begins && known {
-			return c, fmt.Errorf("enroll: organization %s is there already", a.OrganizationID)
-		}
-		if begins || e.Account.OrganizationID == "" && e.Key.OrganizationID != "" && !known {
-			if err := r.createKey(e.Key); err != nil {
-				return c, err
-			}
-			c = pay.KeyCreated(e.Key.Key)
-		}
-		r.accounts.put(a.ID, a)
-		return c, nil
-	})
-	if err != nil {
-		return pay.Account{}, false, err
-	}
-	return a, first, nil
+	return pay.Account{}, pay.ErrAccountNotFound
+}
+
+// AccountByID finds an account.
+func (r *rows) AccountByID(id string) (pay.Account, error) {
+	return r.accounts.find(id, pay.ErrAccountNotFound)
+}
+
+// PutAccount writes an account.
+func (r *rows) PutAccount(a pay.Account) error {
+	r.accounts.put(a.ID, a)
+	return nil
 }
 
 // Account finds an account by id.
 func (s *Store) Account(ctx context.Context, id string) (pay.Account, error) {
-	return read(ctx, s, func(r *rows) (pay.Account, error) { return r.accounts.find(id, pay.ErrAccountNotFound) })
-}
-
-// EndSessions begins an account's next generation.
-func (s *Store) EndSessions(ctx context.Context, accountID string) (a pay.Account, err error) {
-	err = s.do(ctx, func(r *rows) error {
-		if a, err = r.accounts.find(accountID, pay.ErrAccountNotFound); err != nil {
-			return err
-		}
-		a.Generation++
-		r.accounts.put(a.ID, a)
-		return nil
-	})
-	return a, err
+	return read(ctx, s, func(r *rows) (pay.Account, error) { return r.AccountByID(id) })
 }
 
 // PutSession stores a session, or replaces it. When there are too many, the one that would

@@ -178,8 +178,8 @@ func (r *rows) MayUse(keyID, owner, walletID string) (bool, error) {
 }
 
 func (r *rows) Plan(orgID string) (pay.PlanName, error) {
-	org, _, _ := r.organization(orgID)
-	return org.Plan, nil
+	org, _, err := r.OrganizationOf(orgID)
+	return org.Plan, err
 }
 
 func (r *rows) Counter(c pay.Counter) (x402.Amount, error) { return r.counters.row[string(c)], nil }

@@ -2,31 +2,40 @@ package memory
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/purserpay/purser/pay"
 )
 
-// organization finds an organization with its keys. An unknown one has the free plan.
-func (r *rows) organization(id string) (org pay.Organization, known bool, keys []pay.Key) {
+// OrganizationOf finds an organization. An unknown one has the free plan.
+func (r *rows) OrganizationOf(id string) (org pay.Organization, known bool, err error) {
 	if org, known = r.orgs.get(id); !known {
 		org = pay.Organization{ID: id, Plan: pay.PlanFree}
 	}
+	return org, known, nil
+}
+
+// PutOrganization writes an organization.
+func (r *rows) PutOrganization(org pay.Organization) error {
+	r.orgs.put(org.ID, org)
+	return nil
+}
+
+// KeysOf lists an organization's keys, oldest first.
+func (r *rows) KeysOf(orgID string) (keys []pay.Key, err error) {
 	for _, k := range r.keys.ascending("") {
-		if k.Claimed() && k.OrganizationID == id {
+		if k.Claimed() && k.OrganizationID == orgID {
 			keys = append(keys, k)
 		}
 	}
-	return org, known, keys
+	return copied(keys), nil
 }
 
-// bySecret finds a key by its plaintext.
-func (r *rows) bySecret(secret string) (pay.Key, error) {
+// KeyBySecret finds a key by its plaintext.
+func (r *rows) KeyBySecret(secret string) (pay.Key, error) {
 	for id, s := range r.secrets.ascending("") {
 		if s == secret {
-			return r.keys.row[id], nil
+			return r.Key(id)
 		}
 	}
 	if slices.Contains(r.replaced, secret) {
@@ -35,56 +44,53 @@ func (r *rows) bySecret(secret string) (pay.Key, error) {
 	return pay.Key{}, pay.ErrKeyNotFound
 }
 
-// byID finds a key.
-func (r *rows) byID(id string) (pay.Key, error) { return r.keys.find(id, pay.ErrKeyNotFound) }
+// Key finds a key.
+func (r *rows) Key(id string) (pay.Key, error) {
+	k, err := r.keys.find(id, pay.ErrKeyNotFound)
+	return copied(k), err
+}
 
-// createKey writes a key, and its organization if it is claimed.
-func (r *rows) createKey(k pay.NewKey) error {
-	if k.ID == "" || k.Secret == "" {
-		return errors.New("create key: no id or no secret")
-	}
-	if _, err := r.bySecret(k.Secret); err == nil || errors.Is(err, pay.ErrSecretReplaced) {
-		return pay.ErrKeyExists
-	}
-	if last, made := r.keys.get(r.exec); k.Exec && made && !last.Revoked() {
-		return pay.ErrKeyExists
-	}
-	if _, taken := r.keys.get(k.ID); taken {
-		return fmt.Errorf("create key: id %s is taken", k.ID)
-	}
-	if k.Claimed() {
-		org, known, keys := r.organization(k.OrganizationID)
-		org, err := k.Join(org, known, keys)
-		if err != nil {
-			return err
-		}
-		r.orgs.put(org.ID, org)
-	}
-	r.keys.put(k.ID, copied(k.Key))
+// ExecKey finds the key that was made last as the Exec key.
+func (r *rows) ExecKey() (pay.Key, error) { return r.Key(r.exec) }
+
+// PutKey writes a key.
+func (r *rows) PutKey(k pay.Key) error {
+	r.keys.put(k.ID, copied(k))
+	return nil
+}
+
+// AddKey writes a new key.
+func (r *rows) AddKey(k pay.NewKey) error {
 	r.secrets.put(k.ID, k.Secret)
 	if k.Exec {
 		r.exec = k.ID
 	}
-	return nil
+	return r.PutKey(k.Key)
 }
 
-// CreateKey stores a key, and its organization if it is claimed.
-func (s *Store) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
-	err := s.change(ctx, func(r *rows) (pay.Change, error) { return pay.KeyCreated(k.Key), r.createKey(k) })
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k.Key, nil
+// PutLinkedKey writes a key that has got an organization.
+func (r *rows) PutLinkedKey(k pay.Key, _ string) error { return r.PutKey(k) }
+
+// PutReissuedKey writes a key with another secret.
+func (r *rows) PutReissuedKey(k pay.Key, secret string) error {
+	r.replaced = append(r.replaced, r.secrets.row[k.ID])
+	r.secrets.put(k.ID, secret)
+	return r.PutKey(k)
 }
 
 // KeyBySecret finds a key by its plaintext.
 func (s *Store) KeyBySecret(ctx context.Context, secret string) (pay.Key, error) {
-	return read(ctx, s, func(r *rows) (pay.Key, error) { return r.bySecret(secret) })
+	return read(ctx, s, func(r *rows) (pay.Key, error) { return r.KeyBySecret(secret) })
 }
 
 // Key finds a key by id.
 func (s *Store) Key(ctx context.Context, id string) (pay.Key, error) {
-	return read(ctx, s, func(r *rows) (pay.Key, error) { return r.byID(id) })
+	return read(ctx, s, func(r *rows) (pay.Key, error) { return r.Key(id) })
+}
+
+// ExecKey finds the key that was made last as the Exec key.
+func (s *Store) ExecKey(ctx context.Context) (pay.Key, error) {
+	return read(ctx, s, func(r *rows) (pay.Key, error) { return r.ExecKey() })
 }
 
 // ListKeys lists keys by id from behind one.
@@ -92,71 +98,10 @@ func (s *Store) ListKeys(ctx context.Context, after string, limit int) ([]pay.Ke
 	return read(ctx, s, func(r *rows) ([]pay.Key, error) { return page(&r.keys, after, limit), nil })
 }
 
-// revise replaces a key by what edit makes of it. Nothing is written if that is no change.
-func (s *Store) revise(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (pay.Key, error) {
-	var k pay.Key
-	err := s.change(ctx, func(r *rows) (pay.Change, error) {
-		was, err := r.byID(keyID)
-		if err != nil {
-			return pay.Change{}, err
-		}
-		now, changed, err := edit(was)
-		if k = now; err != nil || !changed {
-			return pay.Change{}, err
-		}
-		r.keys.put(k.ID, copied(k))
-		return pay.KeyChanged(action, was, k), nil
-	})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return copied(k), nil
-}
-
-// SetPolicy replaces a key's policy.
-func (s *Store) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
-}
-
-// SetPolicyAt replaces the policy of a key that has a revision.
-func (s *Store) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
-}
-
-// AdoptKey makes a key the operator's.
-func (s *Store) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
-	return s.revise(ctx, keyID, pay.ActionKeyAdopt, pay.EditAdoption())
-}
-
-// StopKey applies a stop to a key.
-func (s *Store) StopKey(ctx context.Context, keyID string, stop pay.KeyStop) (pay.Key, error) {
-	return s.revise(ctx, keyID, stop.Do.Action(), stop.Apply)
-}
-
-// LinkKey claims an unclaimed key for an organization.
-func (s *Store) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
-	err = s.change(ctx, func(r *rows) (pay.Change, error) {
-		was, err := r.bySecret(l.Secret)
-		if err != nil {
-			return pay.Change{}, err
-		}
-		org, known, keys := r.organization(l.OrganizationID)
-		if k, err = l.Apply(was, org, known, keys); err != nil {
-			return pay.Change{}, err
-		}
-		r.keys.put(k.ID, k)
-		return pay.KeyChanged(pay.ActionKeyLink, was, k), nil
-	})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return copied(k), nil
-}
-
 // RevealKey returns the plaintext of a key whose secret is kept.
 func (s *Store) RevealKey(ctx context.Context, keyID string) (string, error) {
 	return read(ctx, s, func(r *rows) (string, error) {
-		k, err := r.byID(keyID)
+		k, err := r.Key(keyID)
 		if err == nil && !k.Kept() {
 			err = pay.ErrNotRevealable
 		}

@@ -93,7 +93,7 @@ func (s *Store) ShareWallet(ctx context.Context, share pay.Share) error {
 		}
 		var keys []pay.Key
 		for _, id := range share.KeyIDs {
-			k, err := r.byID(id)
+			k, err := r.Key(id)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 
 // Store is a pay.Store in memory. It is safe for concurrent use.
 type Store struct {
+	storekit.Book
+
 	mu     sync.Mutex
 	rows   rows
 	closed bool
@@ -84,7 +87,15 @@ func New(o Options) *Store {
 	s.rows.genesis = map[string]string{}
 	s.rows.marks, s.rows.deliveries, s.rows.claims = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}, map[string]time.Time{}
 	s.rows.safeBlocks, s.rows.attempts, s.rows.drawn = map[string]pay.ChainBlock{}, map[string]uint64{}, map[string]string{}
+	s.embed()
 	return s
+}
+
+// embed makes the operations of the book write this store.
+func (s *Store) embed() {
+	s.Book = storekit.NewBook(func(ctx context.Context, _ []string, run func(storekit.BookTx) error) error {
+		return s.do(ctx, func(r *rows) error { return run(r) })
+	})
 }
 
 // do runs an operation under the lock. It fails if the context has ended or the store is closed.
@@ -177,7 +188,9 @@ func (s *Store) Snapshot() *Store {
 	r.genesis = maps.Clone(r.genesis)
 	r.replaced, r.lent, r.drawn = slices.Clone(r.replaced), slices.Clone(r.lent), maps.Clone(r.drawn)
 	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)
-	return &Store{rows: r}
+	other := &Store{rows: r}
+	other.embed()
+	return other
 }
 
 // World reads the recorded world of a network.

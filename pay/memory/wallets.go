@@ -38,14 +38,14 @@ func (s *Store) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) er
 		return errors.New("create wallet: no id")
 	}
 	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		k, err := r.byID(w.KeyID)
+		k, err := r.Key(w.KeyID)
 		if err != nil {
 			return c, err
 		}
 		if _, taken := r.wallets.get(w.ID); taken {
 			return c, fmt.Errorf("create wallet: id %s is taken", w.ID)
 		}
-		org, _, _ := r.organization(k.OrganizationID)
+		org, _, _ := r.OrganizationOf(k.OrganizationID)
 		if len(r.live(k)) >= w.Most(k, org, limit) {
 			return c, pay.ErrWalletLimit
 		}
@@ -105,7 +105,7 @@ func (s *Store) DeleteWallet(ctx context.Context, keyID, id string, at time.Time
 		if !ok || w.KeyID != keyID || w.Deleted != nil {
 			return c, pay.ErrWalletNotFound
 		}
-		k, err := r.byID(keyID)
+		k, err := r.Key(keyID)
 		if err != nil {
 			return c, err
 		}
