@@ -173,42 +173,44 @@ type Approvals interface {
 
 // approve finds the approval that a new payment needs. held is set if the payment must wait. Neither is
 // set for a payment that needs none.
-func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
+func (b *Begin) approve(v BeginView, j *judged) (err error) {
 	if b.Approval == nil || b.Policy == nil {
-		return nil, nil, nil
+		return nil
 	}
 	ask := *b.Approval
 	if ask.Rule, ask.Detail, err = b.Policy.asks(v, b.New); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if ask.Rule, ask.Detail, err = b.suspect(v, ask.Rule, ask.Detail); err != nil {
-		return nil, nil, err
+		return err
 	}
 	switch waited := b.Approved; {
 	case waited != nil && waited.Purchase != ask.Purchase:
 		// A person has agreed to other terms, so the rules alone do not let these pass.
 		ask.Rule, ask.Detail = waited.Rule, waited.changed(ask.Terms)
 	case waited == nil && ask.Rule == "":
-		return nil, nil, nil
+		return nil
 	}
 	a, err := v.Approval(b.KeyID, ask.Purchase)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if a != nil && a.Over(b.Now) {
 		a = nil
 	}
 	if ask.Rule == "" && (a == nil || a.State(b.Now) != ApprovalApproved) {
-		return nil, nil, nil // the rules have changed since the call was held
+		return nil // the rules have changed since the call was held
 	}
 	if a != nil {
 		switch a.State(b.Now) {
 		case ApprovalApproved:
-			return a, nil, nil
+			j.approved = a
+			return nil
 		case ApprovalDenied:
-			return nil, nil, &ApprovalError{Approval: *a}
+			return &ApprovalError{Approval: *a}
 		case ApprovalPending:
-			return nil, a, nil
+			j.held = a
+			return nil
 		case ApprovalUsed, ApprovalExpired: // it is over: see above
 		}
 	}
@@ -217,7 +219,8 @@ func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
 		err = &ApprovalError{Approval: ask.unasked(), Reason: fmt.Sprintf(
 			"%d payments of this key wait for an approval already, so no person was asked about this one", n)}
 	}
-	return nil, &ask, err
+	j.held = &ask
+	return err
 }
 
 // changed tells that a seller asks for other terms than those that a person was asked about.

@@ -1,11 +1,8 @@
 package pay
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -251,60 +248,6 @@ func (b *Begin) decide(v BeginView) (Begun, []CounterChange, error) {
 	return begun, changes, nil
 }
 
-// judged holds what the judgement adds to a new payment.
-type judged struct {
-	spends []Reservation   // what the payment spends
-	starts []CounterChange // the windows of failures that it opens
-	tells  []Notice
-	// A payment that needs an approval has it, or is held by it.
-	approved, held *Approval
-}
-
-// judge refuses a new payment, or returns what it takes.
-func (b *Begin) judge(v BeginView) (j judged, err error) {
-	if err := b.current(v); err != nil {
-		return j, err
-	}
-	if err := b.running(v); err != nil {
-		return j, err
-	}
-	if err := b.redirected(v); err != nil {
-		return j, err
-	}
-	if err := check(v, b.Place); err != nil {
-		return j, err
-	}
-	if b.New == nil || b.Declined != nil {
-		return j, b.Declined
-	}
-	if j.starts, err = b.patience(v); err != nil {
-		return j, err
-	}
-	if err := b.pace(v, &j.starts); err != nil {
-		return j, err
-	}
-	if err := b.permit(v); err != nil {
-		return j, err
-	}
-	if err := b.room(v); err != nil {
-		return j, err
-	}
-	if j.spends, err = b.spend(v, &j.tells); err != nil {
-		return j, err
-	}
-	for _, l := range b.Limits {
-		if err := check(v, l); err != nil {
-			return j, err
-		}
-	}
-	if err := b.tell(v, &j.tells); err != nil {
-		return j, err
-	}
-	// A person is asked last, about payments only that nothing else refuses.
-	j.approved, j.held, err = b.approve(v)
-	return j, err
-}
-
 // write completes the proposed row with what it reserves, its nonce and its lease.
 func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 	p := b.New.Clone()
@@ -333,133 +276,4 @@ func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 		begun.Approval = j.approved.use(p)
 	}
 	return begun, changes
-}
-
-// current refuses a call that was judged by another policy, owner or plan than its key has
-// now.
-func (b *Begin) current(v BeginView) error {
-	if b.Policy == nil {
-		return nil
-	}
-	revision, err := v.PolicyRevision(b.KeyID)
-	if err == nil && revision != b.PolicyRevision {
-		err = ErrPolicyChanged
-	}
-	if err == nil {
-		err = b.drawing(v)
-	}
-	if err != nil || b.OrganizationID == "" {
-		return err
-	}
-	plan, err := v.Plan(b.OrganizationID)
-	if err == nil && plan != b.Plan {
-		err = ErrPolicyChanged
-	}
-	return err
-}
-
-// drawing refuses a call whose wallet was deleted, or taken back, since it was chosen.
-func (b *Begin) drawing(v BeginView) error {
-	if b.New == nil || b.WalletOwner == "" {
-		return nil
-	}
-	may, err := v.MayUse(b.KeyID, b.WalletOwner, b.New.WalletID)
-	if err == nil && !may {
-		err = ErrPolicyChanged
-	}
-	return err
-}
-
-// running refuses a new payment while everything, or its key, is paused.
-func (b *Begin) running(v BeginView) error {
-	if b.Unpaused {
-		return nil
-	}
-	all, err := v.Pause()
-	if err == nil {
-		err = all.refusal("everything")
-	}
-	if err == nil {
-		err = b.Paused.refusal("the key")
-	}
-	return err
-}
-
-// permit checks the new row by the rules without counting, and by the price guard.
-func (b *Begin) permit(v BeginView) error {
-	if b.Policy == nil {
-		return nil
-	}
-	if err := b.Policy.refuses(b.New); err != nil {
-		return err
-	}
-	return b.Policy.guard(v, b.New)
-}
-
-// spend checks the new row by the budgets, and counts what it spends.
-func (b *Begin) spend(v BeginView, tells *[]Notice) ([]Reservation, error) {
-	if b.Policy == nil {
-		return nil, nil
-	}
-	var used func(budgetUse)
-	if b.KeyName != "" {
-		used = func(u budgetUse) {
-			if n, crossed := budgetCrossed(b.KeyName, b.New, u); crossed {
-				*tells = append(*tells, n)
-			}
-		}
-	}
-	if err := b.Policy.budgets(v, b.New, used); err != nil {
-		return nil, err
-	}
-	return spending(v, b.New)
-}
-
-// unanswered reports whether an error is that of [Begin.room].
-func unanswered(err error) bool {
-	refused, is := errors.AsType[*PolicyError](err)
-	return is && refused.Rule == "unanswered"
-}
-
-// room refuses a payment to a host that has left too many of the key's payments unanswered.
-func (b *Begin) room(v BeginView) error {
-	if b.MaxUnanswered <= 0 {
-		return nil
-	}
-	n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
-	if err == nil && n >= b.MaxUnanswered {
-		err = &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host are open and have brought no answer; repeat those requests, or wait until they expire", n)}
-	}
-	return err
-}
-
-// check refuses when the reservation would pass its limit.
-func check(v counters, l Limit) error {
-	if l.Max == nil || failpoint.Off(failpoint.Limits) {
-		return nil
-	}
-	have, err := v.Counter(l.Counter)
-	if err != nil {
-		return err
-	}
-	most := *l.Max
-	if counter := l.Moved(); counter != "" {
-		moved, err := v.Counter(counter)
-		if err != nil {
-			return err
-		}
-		most = less(most, less(moved, l.Since))
-	}
-	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(most) > 0 {
-		return l.Refusal
-	}
-	return nil
-}
-
-// less subtracts, stopping at zero.
-func less(a, b x402.Amount) x402.Amount {
-	if diff, under := a.Sub(b); !under {
-		return diff
-	}
-	return x402.Amount{}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -104,108 +103,6 @@ var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 
 // MaxAmount returns the most that an amount can be.
 func MaxAmount() x402.Amount { return maxAmount }
-
-// How far a requirement came before it was turned down; rankFault is our own failure.
-const (
-	rankHeader = iota
-	rankNetwork
-	rankWallet
-	rankTerms
-	rankPolicy
-	rankFault
-)
-
-func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, read *reading, index int) (choice, int, error) {
-	req := r.Challenge.Accepts[index]
-	c := choice{requirement: req, keyID: r.Key.ID}
-	if req.Network == "" {
-		return c, rankHeader, &HeaderError{Cause: &x402.FieldError{Field: "network", Reason: "missing"}}
-	}
-	network, ok := p.network(req.Network)
-	if !ok {
-		return c, rankNetwork, p.unpayable(req.Network)
-	}
-	wallet, err := p.walletFor(ctx, r.Key, read, network.Name)
-	var none *NoWalletError
-	if errors.As(err, &none) {
-		return c, rankWallet, err
-	} else if err != nil {
-		return c, rankFault, err
-	}
-	_, asset, err := req.Supports()
-	if err == nil {
-		err = p.takes(req, network.Name)
-	}
-	var unsupported *x402.UnsupportedError
-	if errors.As(err, &unsupported) {
-		return c, rankTerms, err
-	} else if err != nil {
-		return c, rankHeader, &HeaderError{Cause: err}
-	}
-	if req.Amount.Cmp(maxAmount) > 0 {
-		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
-	}
-	if err := read.naming.Check(req.Version); err != nil {
-		return c, rankTerms, err
-	}
-	c.network, c.wallet, c.asset = network, wallet, asset
-	if req.Amount.IsZero() {
-		// Any client can make such payments: no wallet is too empty for them.
-		return c, rankPolicy, refusedBy("amount", "the price is 0, so there is nothing to pay")
-	}
-	if wallet.Address != nil && *wallet.Address == req.PayTo {
-		return c, rankPolicy, refusedBy("own-wallet", "the payee is the wallet that would pay, so there is nothing to pay")
-	}
-	if c.offer, err = read.naming.Within(r.Challenge.Offer(index), maxOffer); err != nil { // the id was checked above
-		return c, rankPolicy, refusedBy("challenge-too-large", "the challenge is too large: its requirement and the URL of its resource have more than %d bytes; tell the seller", maxOffer)
-	}
-	c.validity = validity(req.MaxTimeout)
-	if c.validity < minValidity {
-		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the seller allows %s for a payment, and purser needs %s; tell the seller", c.validity, minValidity)}
-	}
-	if r.MaxAmount != nil && req.Amount.Cmp(*r.MaxAmount) > 0 {
-		return c, rankPolicy, tooDear("max-amount", req.Amount, CapOf(*r.MaxAmount), ", which the request itself sets")
-	}
-	if err := p.quoted.bounds(r, req.Amount, p.now()); err != nil {
-		return c, rankPolicy, err
-	}
-	if err := pol.allows(r.Door, at, r.Task, req.PayTo, req.Amount); err != nil {
-		return c, rankPolicy, err
-	}
-	if err := p.checkOffer(ctx, r, pol, read, index); err != nil {
-		return c, rankPolicy, err
-	}
-	if err = p.allowed(ctx, &c); err == nil {
-		err = p.signs(ctx, c)
-	}
-	return c, rankPolicy, err
-}
-
-// unpayable returns the error of a requirement on a network that purser does not pay on.
-func (p *Payer) unpayable(wire string) error {
-	name, why := x402.NetworkLabel(wire), "purser cannot pay on it"
-	if n, known := x402.NetworkByWire(wire); known {
-		name, why = n.Name, "purser is not set to pay on it (PURSER_NETWORKS)"
-	}
-	ours := make([]string, len(p.opts.Networks))
-	for i, n := range p.opts.Networks {
-		ours[i] = n.Name
-	}
-	return &NoWalletError{Network: name, Unpayable: why + ", so no wallet can be created there. It pays on " + strings.Join(ours, ", ")}
-}
-
-// checkOffer refuses a requirement that contradicts the seller's signed offers: *PolicyError.
-func (p *Payer) checkOffer(ctx context.Context, r Request, pol Policy, read *reading, index int) error {
-	said, err := read.signed.Of(index, p.now(), pol.OfferSigners...)
-	var wrong *x402.SignedOfferError
-	if errors.As(err, &wrong) {
-		return refusedBy("offer-"+string(wrong.Fault), "%s", wrong.Detail)
-	}
-	if err == nil && said == x402.OfferUnchecked {
-		p.log.DebugContext(ctx, "signed offer cannot be checked here, and counts as none", "key", r.Key.ID)
-	}
-	return err
-}
 
 func validity(asked time.Duration) time.Duration {
 	if asked <= 0 {

@@ -115,29 +115,29 @@ func begunWindow(most int) failedWindow { return failedWindow{"begun", time.Minu
 // CountsFailures reports whether a counter counts attempts, and no reservations.
 func (c Counter) CountsFailures() bool { return strings.HasPrefix(string(c), failedPrefix) }
 
-// patience refuses a new payment while too many of its key have failed, or returns the new windows.
-func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
+// patience refuses a new payment while too many of its key have failed. It adds the new windows.
+func (b *Begin) patience(v BeginView, j *judged) error {
 	for _, w := range b.Failures.windows() {
-		if err := b.within(v, w, &starts); err != nil {
-			return nil, err
+		if err := b.within(v, w, &j.starts); err != nil {
+			return err
 		}
 	}
-	return starts, nil
+	return nil
 }
 
 // pace refuses a new payment while too many of its key have begun, and counts it.
-func (b *Begin) pace(v BeginView, starts *[]CounterChange) error {
+func (b *Begin) pace(v BeginView, j *judged) error {
 	w := begunWindow(b.PerMinute)
 	if w.most <= 0 {
 		return nil
 	}
-	if err := b.within(v, w, starts); err != nil {
+	if err := b.within(v, w, &j.starts); err != nil {
 		if full, is := errors.AsType[*FailuresError](err); is {
 			full.Window, full.Begun = "minute", true
 		}
 		return err
 	}
-	*starts = append(*starts, CounterChange{Counter: w.counter(b.KeyID), Amount: x402.NewAmount(1), Add: true})
+	j.starts = append(j.starts, CounterChange{Counter: w.counter(b.KeyID), Amount: x402.NewAmount(1), Add: true})
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (r *Redirects) Marks() []string {
 }
 
 // redirected refuses a payment to which the answer to an earlier one has led the client.
-func (b *Begin) redirected(v BeginView) error {
+func (b *Begin) redirected(v BeginView, _ *judged) error {
 	r := b.Redirects
 	if r == nil {
 		return nil

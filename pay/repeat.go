@@ -29,7 +29,7 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 			return b.lost(v)
 		}
 		if p.Fingerprint != b.Fingerprint && (p.Fingerprint != b.Earlier.Fingerprint || p.Fingerprint == (Hash{})) {
-			if err := b.redirected(v); err != nil { // a client follows redirects with the key that it asked with
+			if err := b.redirected(v, nil); err != nil { // a client follows redirects with the key that it asked with
 				return Begun{}, false, err
 			}
 			return Begun{}, false, ErrIdempotencyReused
@@ -101,10 +101,10 @@ func (b *Begin) serve(p *Payment) Begun {
 
 // revive takes the monthly place of a doubted payment again, if there still is one.
 func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
-	if err := b.current(v); err != nil {
+	if err := b.current(v, nil); err != nil {
 		return Begun{}, nil, err
 	}
-	if err := b.running(v); err != nil { // as far as purser knows, nothing of it has left
+	if err := b.running(v, nil); err != nil { // as far as purser knows, nothing of it has left
 		return Begun{}, nil, err
 	}
 	p := begun.Payment // a copy
