@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -329,7 +330,7 @@ func inDays(n int) string {
 
 // whatIf replays the key's payments by a policy.
 func (d *dashboard) whatIf(ctx context.Context, v visit, k pay.Key, pol *pay.Policy, days int) (whatIf, error) {
-	got, err := d.Payer.WhatIf(ctx, k, pol, v.now.AddDate(0, 0, -days))
+	got, err := limits.Replay(ctx, d.Payer, k, pol, v.now.AddDate(0, 0, -days), limits.Bounds{})
 	if err != nil {
 		return whatIf{}, err
 	}

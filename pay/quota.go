@@ -7,41 +7,6 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Today is a key's use of its daily budget on the present day (UTC).
-type Today struct {
-	// Spent is the sum of the day's spend events at all doors.
-	Spent Sum
-	// Left is the rest of the daily budget in force at a door, in the smallest unit; nil without a
-	// budget. The amounts of open payments are already subtracted.
-	Left *x402.Amount
-}
-
-// Today returns a key's use of its daily budget today. Its cost does not grow with the number of
-// payments. asset is the symbol of the budget's asset.
-func (p *Payer) Today(ctx context.Context, k Key, door Door, asset string) (Today, error) {
-	now := p.now()
-	day := DayOf(now)
-	s, err := p.store.SpendSummary(ctx, []string{k.ID}, day, day)
-	if err != nil {
-		return Today{}, err
-	}
-	today := Today{Spent: s.Total()}
-	most := p.PolicyOf(k, door).DailyBudget.Max()
-	if most == nil {
-		return today, nil
-	}
-	taken, err := p.store.Counter(ctx, DailyCounter(k.ID, asset, now))
-	if err != nil {
-		return Today{}, err
-	}
-	left, under := most.Sub(taken)
-	if under { // the budget was made smaller than what was spent
-		left = x402.Amount{}
-	}
-	today.Left = &left
-	return today, nil
-}
-
 // Quota bounds and counts the payments of a key in a calendar month (UTC).
 type Quota struct {
 	// Organization shares the quota among its keys; "" for an unclaimed key, which has its own.

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -52,7 +53,7 @@ func TestWhatIfIsWhatWouldHaveBeen(t *testing.T) {
 			free.chain.advance(wait)
 			bound.chain.advance(wait)
 		}
-		got, err := free.payer.WhatIf(context.Background(), free.key, &pol, since)
+		got, err := limits.Replay(context.Background(), free.payer, free.key, &pol, since, limits.Bounds{})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -143,24 +144,24 @@ func TestWhatIfIsBounded(t *testing.T) {
 		w.chain.advance(time.Second)
 	}
 	pol := pay.Policy{MaxPayment: usdc(4)}
-	got := must(w.payer.WhatIfWithin(t.Context(), w.key, &pol, start, 3, time.Hour))
+	got := must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 3, Reading: time.Hour, Whole: time.Hour}))
 	if got.Payments != 3 || got.Declined.Count != 3 || !got.From.Equal(times[5]) || !got.Until.IsZero() {
 		t.Errorf("of the newest 3: %+v", got)
 	}
-	got = must(w.payer.WhatIfWithin(t.Context(), w.key, &pol, start, 8, time.Hour))
+	got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 8, Reading: time.Hour, Whole: time.Hour}))
 	if got.Payments != 8 || got.Declined.Count != 8 {
 		t.Errorf("of 8: %+v", got)
 	}
-	got = must(w.payer.WhatIfWithin(t.Context(), w.key, &pol, start, 8, -time.Second))
+	got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 8, Reading: -time.Second, Whole: -time.Second}))
 	if got.Payments != 0 {
 		t.Errorf("without time: %+v", got)
 	}
-	if got = must(w.payer.WhatIf(t.Context(), w.key, &pol, w.chain.clock())); got.Payments != 0 || got.Declined.Count != 0 {
+	if got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, w.chain.clock(), limits.Bounds{})); got.Payments != 0 || got.Declined.Count != 0 {
 		t.Errorf("of no payments: %+v", got)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.payer.WhatIf(ended, w.key, &pol, start); err == nil {
+	if _, err := limits.Replay(ended, w.payer, w.key, &pol, start, limits.Bounds{}); err == nil {
 		t.Error("a caller that left gets an answer")
 	}
 }
@@ -183,7 +184,7 @@ func TestWhatIfHolds(t *testing.T) {
 		w.chain.advance(time.Second)
 	}
 	on := true
-	got := must(w.payer.WhatIf(t.Context(), w.key, &pay.Policy{RequireApprovalAbove: usdc(8), RequireApprovalNewHosts: &on, MaxPayment: usdc(10)}, since))
+	got := must(limits.Replay(t.Context(), w.payer, w.key, &pay.Policy{RequireApprovalAbove: usdc(8), RequireApprovalNewHosts: &on, MaxPayment: usdc(10)}, since, limits.Bounds{}))
 	rules := map[string]int{}
 	for _, r := range got.Asks {
 		rules[r.Rule] = r.Count

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -92,7 +93,7 @@ type Quota struct {
 // shownToday returns a shown key with what it did today, and its quota.
 func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
 	shown := shownKey(p.Payer, k)
-	today, err := p.Payer.Today(ctx, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
+	today, err := limits.TodayOf(ctx, p.Payer, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
 	if err != nil {
 		return shown, err
 	}

@@ -39,10 +39,10 @@ var forbidden = []struct {
 	{
 		[]string{"pay", "pay/memory", "pay/storetest"},
 		false,
-		[]string{module + "treasury"},
+		[]string{module + "treasury", module + "limits"},
 	},
 	{
-		[]string{"treasury"},
+		[]string{"treasury", "limits"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "pgstore", module + "signer", module + "facilitator",

@@ -1,25 +1,22 @@
-package pay
+// Package limits tells what the limits of keys leave and what other ones would have declined. It decides nothing.
+package limits
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
-// Bounds of a what-if, so that a key with a million payments costs no more than others.
 const (
-	MaxWhatIf     = 20_000                 // payments that are read
-	whatIfReading = 80 * time.Millisecond  // for reading them
-	whatIfTime    = 130 * time.Millisecond // for all of it
-	whatIfPage    = 500
-	// maxWhatIfExamples bounds the payments that are named for a rule.
-	maxWhatIfExamples = 3
+	whatIfPage = 500
+	// maxExamples bounds the payments that are named for a rule.
+	maxExamples = 3
 )
 
 // WhatIf tells which of a key's payments another policy would have declined. The rules are those by
@@ -32,56 +29,61 @@ type WhatIf struct {
 	// last one if the replay did not reach the end. Zero: no payment was left out there.
 	From, Until time.Time
 	// Declined sums the payments that the policy declines.
-	Declined Sum
+	Declined pay.Sum
 	// Rules sums them by rule, the most payments first.
 	Rules []WhatIfRule
 	// Held sums the payments that would have waited for a person's approval, and Asks by rule. The
 	// replay goes on as if they had been approved. Of the hosts that were paid before the first
 	// replayed payment, only the largest ones are known: see [Summary].
-	Held Sum
+	Held pay.Sum
 	Asks []WhatIfRule
 }
 
 // WhatIfRule sums the payments that a rule would have declined.
 type WhatIfRule struct {
 	Rule string // as in PolicyError
-	Sum
-	Examples []*Payment // the last ones, newest first
+	pay.Sum
+	Examples []*pay.Payment // the last ones, newest first
 }
 
-// WhatIf replays a key's payments since a time by a policy in the place of its own; nil: by the
-// defaults. It reads the newest MaxWhatIf payments, and fewer if the store is slow. It writes nothing.
-func (p *Payer) WhatIf(ctx context.Context, k Key, pol *Policy, since time.Time) (WhatIf, error) {
-	return p.whatIf(ctx, k, pol, since, MaxWhatIf, whatIfReading, whatIfTime)
+// Bounds of a what-if, so that a key with a million payments costs no more than others. Zero: the usual ones.
+type Bounds struct {
+	Most    int           // payments that are read; default: 20,000
+	Reading time.Duration // for reading them; default: 80 ms
+	Whole   time.Duration // for all of it; default: 130 ms
 }
 
-func (p *Payer) whatIf(ctx context.Context, k Key, pol *Policy, since time.Time, most int, reading, whole time.Duration) (WhatIf, error) {
+// Replay replays a key's payments since a time by a policy in the place of its own; nil: by the
+// defaults. It reads the newest ones within the bounds, and fewer if the store is slow. It writes nothing.
+func Replay(ctx context.Context, p *pay.Payer, k pay.Key, pol *pay.Policy, since time.Time, most Bounds) (WhatIf, error) {
+	store := p.Options().Store
+	most.Most, most.Reading, most.Whole = cmp.Or(most.Most, 20_000), cmp.Or(most.Reading, 80*time.Millisecond), cmp.Or(most.Whole, 130*time.Millisecond)
 	k.Policy = pol
 	w := WhatIf{Since: since.UTC()}
-	limited, cancel := context.WithTimeout(ctx, whole)
+	limited, cancel := context.WithTimeout(ctx, most.Whole)
 	defer cancel()
-	rows, all, err := p.paymentsSince(ctx, k.ID, since, most, reading)
+	rows, all, err := paymentsSince(ctx, store, k.ID, since, most)
 	if err != nil {
 		return w, err
 	}
 	if !all && len(rows) > 0 {
 		w.From = rows[0].Created
 	}
-	base := func(c Counter) (x402.Amount, error) { return p.store.Counter(ctx, c) }
-	list := func(prefix Counter) (names []Counter, err error) {
-		err = p.store.VisitCounters(ctx, prefix, func(c Counter, _ x402.Amount) bool {
+	base := func(c pay.Counter) (x402.Amount, error) { return store.Counter(ctx, c) }
+	list := func(prefix pay.Counter) (names []pay.Counter, err error) {
+		err = store.VisitCounters(ctx, prefix, func(c pay.Counter, _ x402.Amount) bool {
 			names = append(names, c)
 			return true
 		})
 		return names, err
 	}
-	policies := map[Door]Policy{}
-	for _, door := range []Door{DoorProxy, DoorTransport, DoorAPI} {
+	policies := map[pay.Door]pay.Policy{}
+	for _, door := range []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI} {
 		policies[door] = p.PolicyOf(k, door)
 	}
 	v := newReplay(rows, base, list)
-	if policies[DoorProxy].asksAboutHosts() || policies[DoorAPI].asksAboutHosts() {
-		if err := p.learnHosts(ctx, v, k.ID, since); err != nil {
+	if asksAboutHosts(policies[pay.DoorProxy]) || asksAboutHosts(policies[pay.DoorAPI]) {
+		if err := v.learnHosts(ctx, store, k.ID, since); err != nil {
 			return w, err
 		}
 	}
@@ -89,9 +91,9 @@ func (p *Payer) whatIf(ctx context.Context, k Key, pol *Policy, since time.Time,
 }
 
 // learnHosts notes the hosts that a key paid before a day.
-func (p *Payer) learnHosts(ctx context.Context, v *replayed, keyID string, since time.Time) error {
-	last := DayOf(since).AddDate(0, 0, -1)
-	past, err := p.store.SpendSummary(ctx, []string{keyID}, last.AddDate(0, 0, 2-MaxSummaryDays), last)
+func (v *replayed) learnHosts(ctx context.Context, store pay.Store, keyID string, since time.Time) error {
+	last := pay.DayOf(since).AddDate(0, 0, -1)
+	past, err := store.SpendSummary(ctx, []string{keyID}, last.AddDate(0, 0, 2-pay.MaxSummaryDays), last)
 	if err != nil {
 		return fmt.Errorf("reading the hosts of a key: %w", err)
 	}
@@ -102,14 +104,14 @@ func (p *Payer) learnHosts(ctx context.Context, v *replayed, keyID string, since
 }
 
 // paymentsSince reads a key's payments since a time, oldest first; of too many the newest.
-func (p *Payer) paymentsSince(ctx context.Context, keyID string, since time.Time, most int, reading time.Duration) (rows []*Payment, all bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, reading)
+func paymentsSince(ctx context.Context, store pay.Store, keyID string, since time.Time, most Bounds) (rows []*pay.Payment, all bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, most.Reading)
 	defer cancel()
 	defer func() { slices.Reverse(rows) }()
-	q := PaymentQuery{KeyID: keyID}
-	for len(rows) < most {
-		q.Limit = min(whatIfPage, most-len(rows))
-		page, err := p.store.Payments(limited, q)
+	q := pay.PaymentQuery{KeyID: keyID}
+	for len(rows) < most.Most {
+		q.Limit = min(whatIfPage, most.Most-len(rows))
+		page, err := store.Payments(limited, q)
 		switch {
 		case err != nil && limited.Err() != nil && ctx.Err() == nil:
 			return rows, false, nil // the newest ones are read
@@ -131,12 +133,12 @@ func (p *Payer) paymentsSince(ctx context.Context, keyID string, since time.Time
 }
 
 // counts reports whether a payment moved money, or may still do so.
-func (p *Payment) counts() bool {
-	return p.State == Settled && !p.Disputed || p.State == Open && !p.Refused
+func counts(p *pay.Payment) bool {
+	return p.State == pay.Settled && !p.Disputed || p.State == pay.Open && !p.Refused
 }
 
 // replay journals payments again, oldest first, until ctx ends.
-func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*Payment, policies map[Door]Policy) error {
+func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*pay.Payment, policies map[pay.Door]pay.Policy) error {
 	var declined, held ruleSums
 	for i, row := range rows {
 		if row.Withdraws() || row.Reconciled {
@@ -148,11 +150,11 @@ func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*Payment, polic
 			}
 			break
 		}
-		rule, ask, err := policies[row.Door].replays(v, row)
+		rule, ask, err := v.take(policies[row.Door], row)
 		if err != nil {
 			return err
 		}
-		if row.counts() {
+		if counts(row) {
 			w.Payments++
 			declined.add(rule, row)
 			held.add(ask, row)
@@ -165,11 +167,11 @@ func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*Payment, polic
 
 // ruleSums sums payments by rule.
 type ruleSums struct {
-	all   Sum
+	all   pay.Sum
 	rules map[string]*WhatIfRule
 }
 
-func (s *ruleSums) add(rule string, row *Payment) {
+func (s *ruleSums) add(rule string, row *pay.Payment) {
 	if rule == "" {
 		return
 	}
@@ -181,10 +183,10 @@ func (s *ruleSums) add(rule string, row *Payment) {
 		r = &WhatIfRule{Rule: rule}
 		s.rules[rule] = r
 	}
-	sum := Sum{Count: 1, Amount: row.Moved()}
+	sum := pay.Sum{Count: 1, Amount: row.Moved()}
 	s.all.Add(sum)
 	r.Add(sum)
-	r.Examples = append([]*Payment{row}, r.Examples[:min(len(r.Examples), maxWhatIfExamples-1)]...)
+	r.Examples = append([]*pay.Payment{row}, r.Examples[:min(len(r.Examples), maxExamples-1)]...)
 }
 
 func (s *ruleSums) list() (list []WhatIfRule) {
@@ -197,50 +199,26 @@ func (s *ruleSums) list() (list []WhatIfRule) {
 	return list
 }
 
-// replays decides on an earlier payment as Begin.judge does on a new one, and counts it unless a rule
-// refuses it. ask is the rule by which it needs an approval.
-func (pol Policy) replays(v *replayed, row *Payment) (rule, ask string, err error) {
-	again := row.Clone()
-	// The books do not keep the method. Payments to one path with two methods share a price here.
-	again.Price = priceCounter(row.KeyID, row.Currency, "", row.RequestURL)
-	rate := pol.rate(again)
-	err = pol.refuses(again)
-	if err == nil {
-		err = pol.guard(v, again)
+// take decides on an earlier payment, and counts it unless a rule refuses it.
+func (v *replayed) take(pol pay.Policy, row *pay.Payment) (rule, ask string, err error) {
+	got, err := pol.Replay(v, row)
+	if err != nil || got.Rule != "" {
+		return got.Rule, "", err
 	}
-	if err == nil {
-		err = pol.budgets(v, again, nil)
-	}
-	for _, l := range rate {
-		if err == nil {
-			err = check(v, l)
-		}
-	}
-	if refused, ok := errors.AsType[*PolicyError](err); ok {
-		return refused.Rule, "", nil
-	} else if err != nil {
-		return "", "", err
-	}
-	if ask, _, err = pol.asks(v, again); err != nil {
-		return "", "", err
-	}
-	for _, l := range rate {
-		v.add(l.Counter, l.Amount)
-	}
-	for _, r := range row.held() {
+	for _, r := range append(got.Rate, held(row)...) {
 		v.add(r.Counter, r.Amount)
 	}
-	if row.State == Settled {
-		v.now[again.Price] = row.Moved()
+	if row.State == pay.Settled {
+		v.now[got.Price] = row.Moved()
 	}
-	v.paid[row.Host] = v.paid[row.Host] || row.counts()
-	return "", ask, nil
+	v.paid[row.Host] = v.paid[row.Host] || counts(row)
+	return "", got.Ask, nil
 }
 
 // held lists what a payment counts against budgets now.
-func (p *Payment) held() (list []Reservation) {
+func held(p *pay.Payment) (list []pay.Reservation) {
 	for _, r := range p.Reservations {
-		if r.Release == ReleaseBudget && !r.Released {
+		if r.Release == pay.ReleaseBudget && !r.Released {
 			list = append(list, r)
 		}
 	}
@@ -250,21 +228,21 @@ func (p *Payment) held() (list []Reservation) {
 // replayed holds counters as a replay leaves them. They begin as they are in the store, less what the
 // replayed payments themselves count there.
 type replayed struct {
-	base  func(Counter) (x402.Amount, error)
-	list  func(prefix Counter) ([]Counter, error)
-	now   map[Counter]x402.Amount
-	taken map[Counter]x402.Amount
-	lists map[Counter][]Counter
+	base  func(pay.Counter) (x402.Amount, error)
+	list  func(prefix pay.Counter) ([]pay.Counter, error)
+	now   map[pay.Counter]x402.Amount
+	taken map[pay.Counter]x402.Amount
+	lists map[pay.Counter][]pay.Counter
 	paid  map[string]bool // hosts
 }
 
-func newReplay(rows []*Payment, base func(Counter) (x402.Amount, error), list func(Counter) ([]Counter, error)) *replayed {
-	v := &replayed{base: base, list: list, now: map[Counter]x402.Amount{}, taken: map[Counter]x402.Amount{}, lists: map[Counter][]Counter{}, paid: map[string]bool{}}
+func newReplay(rows []*pay.Payment, base func(pay.Counter) (x402.Amount, error), list func(pay.Counter) ([]pay.Counter, error)) *replayed {
+	v := &replayed{base: base, list: list, now: map[pay.Counter]x402.Amount{}, taken: map[pay.Counter]x402.Amount{}, lists: map[pay.Counter][]pay.Counter{}, paid: map[string]bool{}}
 	for _, row := range rows {
 		if row.Withdraws() || row.Reconciled {
 			continue
 		}
-		for _, r := range row.held() {
+		for _, r := range held(row) {
 			v.taken[r.Counter] = v.taken[r.Counter].AddSaturated(r.Amount)
 		}
 	}
@@ -273,7 +251,7 @@ func newReplay(rows []*Payment, base func(Counter) (x402.Amount, error), list fu
 
 // Counter reads a counter. Prices and minutes begin at zero: the store holds their last value, and
 // not that at the beginning of the replay.
-func (v *replayed) Counter(c Counter) (x402.Amount, error) {
+func (v *replayed) Counter(c pay.Counter) (x402.Amount, error) {
 	if have, known := v.now[c]; known {
 		return have, nil
 	}
@@ -283,7 +261,7 @@ func (v *replayed) Counter(c Counter) (x402.Amount, error) {
 		if err != nil {
 			return have, err
 		}
-		have, _ = Sum{Amount: all, Corrected: taken}.Net()
+		have, _ = pay.Sum{Amount: all, Corrected: taken}.Net()
 		if all.Cmp(taken) < 0 {
 			have = x402.Amount{}
 		}
@@ -297,7 +275,7 @@ func (v *replayed) Paid(_, host string, _ bool) (bool, error) { return v.paid[ho
 
 // VisitCounters lists the counters of the store with a prefix. All that a replay adds to are there,
 // because the payments were counted there.
-func (v *replayed) VisitCounters(prefix Counter, visit func(Counter, x402.Amount) bool) error {
+func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
 	names, known := v.lists[prefix]
 	if !known {
 		var err error
@@ -318,18 +296,23 @@ func (v *replayed) VisitCounters(prefix Counter, visit func(Counter, x402.Amount
 	return nil
 }
 
-func (v *replayed) add(c Counter, a x402.Amount) {
+func (v *replayed) add(c pay.Counter, a x402.Amount) {
 	if have, err := v.Counter(c); err == nil {
 		v.now[c] = have.AddSaturated(a)
 	}
 }
 
 // isBudget reports whether a counter sums what was spent.
-func isBudget(c Counter) bool {
+func isBudget(c pay.Counter) bool {
 	for _, kind := range []string{"day/", "task-day/", "site-day/"} {
 		if strings.HasPrefix(string(c), kind) {
 			return true
 		}
 	}
 	return false
+}
+
+// asksAboutHosts reports whether payments to hosts that were never paid need an approval.
+func asksAboutHosts(pol pay.Policy) bool {
+	return pol.RequireApprovalNewHosts != nil && *pol.RequireApprovalNewHosts
 }
