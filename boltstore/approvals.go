@@ -89,29 +89,6 @@ func (d *DB) Approval(ctx context.Context, id string) (a pay.Approval, err error
 	return a, err
 }
 
-// AnswerApproval writes a person's answer.
-func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (pay.Approval, error) {
-	var a pay.Approval
-	err := d.do(ctx, &op{run: func(b *batch) error {
-		was, err := approvalIn(b.tx, q.ID)
-		if err != nil {
-			return err
-		}
-		var changed bool
-		if a, changed, err = q.Apply(ctx, was); err != nil || !changed {
-			return err
-		}
-		if err := b.PutApproval(&was, &a); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.ApprovalAnswered(a))
-	}})
-	if err != nil {
-		return pay.Approval{}, err
-	}
-	return a, nil
-}
-
 // approvalWalk selects approvals in the order of one index.
 type approvalWalk struct {
 	bucket, prefix []byte

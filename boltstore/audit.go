@@ -12,15 +12,6 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// audit writes the entry of a change in its transaction. A change without an actor gets none.
-func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
-	e, err := c.Entry(ctx, d.clock())
-	if err != nil || e == nil {
-		return err
-	}
-	return b.Enter(e)
-}
-
 // Enter numbers and writes an audit entry.
 func (b *batch) Enter(e *pay.AuditEntry) error {
 	entries := b.tx.Bucket(auditBucket)

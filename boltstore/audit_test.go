@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // byOperator makes a context of an operator at the admin endpoint.
@@ -55,7 +56,7 @@ func TestAuditOfASpoiledBatch(t *testing.T) {
 	defer release()
 	wait := queue(t, d, stop(a), func() error {
 		return d.do(ctx, &op{run: func(b *batch) error {
-			if err := d.audit(ctx, b, pay.PlanChanged("org", pay.PlanFree, pay.PlanAgency)); err != nil {
+			if err := storekit.Enter(ctx, b, pay.PlanChanged("org", pay.PlanFree, pay.PlanAgency)); err != nil {
 				return err
 			}
 			return errors.New("bad")
@@ -122,7 +123,7 @@ func TestCheckOfTheAudit(t *testing.T) {
 	} {
 		d := openIn(t, inFolder(t.TempDir()))
 		err := d.do(t.Context(), &op{run: func(b *batch) error {
-			if err := d.audit(byOperator(t), b, pay.KeyCreated(pay.Key{ID: "k"})); err != nil {
+			if err := storekit.Enter(byOperator(t), b, pay.KeyCreated(pay.Key{ID: "k"})); err != nil {
 				return err
 			}
 			return spoil(b)

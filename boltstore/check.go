@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // maxFaults bounds the faults of a report.
@@ -205,7 +206,7 @@ func (c *checker) meta() (err error) {
 	if w := c.report.World; w != "" && w != Sandbox && !genesisHash.MatchString(w) {
 		c.fault("the world %q is not the sandbox", w)
 	}
-	if c.report.Genesis, err = genesisIn(meta); err != nil {
+	if c.report.Genesis, err = storekit.Setting[map[string]string](settings{c.tx}, storekit.Genesis); err != nil {
 		c.fault("%v", err)
 	}
 	for network, hash := range c.report.Genesis {

@@ -3,6 +3,8 @@ package boltstore
 import (
 	"bytes"
 	"context"
+
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // replaced checks the secrets that were replaced, and the exec key.
@@ -46,7 +48,7 @@ func (c *checker) lent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drawn, err := drawnIn(c.tx)
+	drawn, err := storekit.Setting[map[string]string](settings{c.tx}, storekit.Drawn)
 	if err != nil {
 		c.fault("the deployment's wallets: %v", err)
 	}

@@ -118,6 +118,8 @@ var (
 	deploymentsKey = []byte("deployments") // ids of the keys that were the deployment's own
 	execKey        = []byte("exec")        // id of the exec key that was made last
 	drawnKey       = []byte("drawn")       // network -> id of the deployment's wallet
+	genesisKey     = []byte("genesis")     // network -> hash of block 0
+	safeBlocksKey  = []byte("safe_blocks") // network -> pay.ChainBlock, the last safe one
 
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )

@@ -197,21 +197,6 @@ func (d *DB) knownAuthorizations(ctx context.Context) (map[usedAuthorization]boo
 	return known, nil
 }
 
-// AcceptRisk records an operator's word.
-func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
-	return d.do(ctx, &op{run: func(b *batch) error {
-		r, err := storekit.Restored(b)
-		if err != nil {
-			return err
-		}
-		r.Accepted = &a
-		if err := b.putMeta(map[string]any{string(reconcilingKey): r}); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.RiskAccepted(a))
-	}})
-}
-
 // EndReconciling lets payments begin again, and records the result with the marks.
 func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	err := d.do(ctx, &op{run: func(b *batch) error {

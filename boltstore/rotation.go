@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // Secrets are sealed inside the operations that write them. So after the operation that follows a
@@ -99,7 +100,7 @@ func (d *DB) changeVault(ctx context.Context, change func(*vault.Vault) (*vault.
 		if err := b.put(metaBucket, vaultKey, state); err != nil {
 			return err
 		}
-		return d.audit(ctx, b, audited)
+		return storekit.Enter(ctx, b, audited)
 	}})
 	if err != nil {
 		return err

@@ -3,9 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -14,65 +12,55 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// CreateWallet stores a wallet unless its key, or the organization of its key, has as many live
-// ones as it may: pay.ErrWalletLimit. An address has one wallet: pay.ErrAddressTaken.
-func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
-	if w.ID == "" {
-		return errors.New("create wallet: no id")
+// WalletByID finds a wallet, deleted or not.
+func (b *batch) WalletByID(id string) (pay.Wallet, error) { return walletIn(b.tx, id) }
+
+// HasAddress reports whether a wallet has an address.
+func (b *batch) HasAddress(a x402.Address) (bool, error) {
+	return b.get(addressesBucket, a[:]) != nil, nil
+}
+
+// AddWallet writes a new wallet.
+func (b *batch) AddWallet(w pay.NewWallet) error {
+	if w.Secret != nil {
+		sealed, err := b.db.vault.Load().Seal(w.Secret, codec.WalletSecret(w.ID))
+		if err != nil {
+			return fmt.Errorf("create wallet: %w", err)
+		}
+		if err := b.put(walletSecretsBucket, []byte(w.ID), sealed); err != nil {
+			return err
+		}
 	}
-	row, err := encodeRow(w.Wallet)
+	if w.Address != nil {
+		if err := b.put(addressesBucket, w.Address[:], []byte(w.ID)); err != nil {
+			return err
+		}
+	}
+	return b.PutWallet(w.Wallet)
+}
+
+// PutWallet writes a wallet.
+func (b *batch) PutWallet(w pay.Wallet) error {
+	row, err := encodeRow(w)
 	if err != nil {
 		return err
 	}
-	return d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.checkSpace(); err != nil {
-			return err
-		}
-		k, err := keyIn(b.tx, w.KeyID)
-		if err != nil {
-			return err
-		}
-		if b.get(walletsBucket, []byte(w.ID)) != nil {
-			return fmt.Errorf("create wallet: id %s is taken", w.ID)
-		}
-		org, _, err := organizationIn(b.tx, k.OrganizationID)
-		if err != nil {
-			return err
-		}
-		if b.hasWallets(k, w.Most(k, org, limit)) {
-			return pay.ErrWalletLimit
-		}
-		if w.Address != nil {
-			if b.get(addressesBucket, w.Address[:]) != nil {
-				return pay.ErrAddressTaken
-			}
-			if err := b.put(addressesBucket, w.Address[:], []byte(w.ID)); err != nil {
-				return err
-			}
-		}
-		if w.Secret != nil {
-			sealed, err := d.vault.Load().Seal(w.Secret, codec.WalletSecret(w.ID))
-			if err != nil {
-				return fmt.Errorf("create wallet: %w", err)
-			}
-			if err := b.put(walletSecretsBucket, []byte(w.ID), sealed); err != nil {
-				return err
-			}
-		}
-		if err := b.put(walletsBucket, []byte(w.ID), row); err != nil {
-			return err
-		}
-		if err := b.put(liveWalletsBucket, joinKey(w.KeyID, w.ID), nil); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.WalletCreated(w, k))
-	}})
+	if err := b.put(walletsBucket, []byte(w.ID), row); err != nil {
+		return err
+	}
+	live := joinKey(w.KeyID, w.ID)
+	switch listed := hasKey(b.tx.Bucket(liveWalletsBucket), live); {
+	case listed && w.Deleted != nil:
+		return b.delete(liveWalletsBucket, live)
+	case !listed && w.Deleted == nil:
+		return b.put(liveWalletsBucket, live, nil)
+	}
+	return nil
 }
 
-// hasWallets reports whether a key, or all keys of its organization together, have at least n
-// live wallets. It counts them each time, so no history can falsify the number; limits keep them
-// few.
-func (b *batch) hasWallets(k pay.Key, n int) bool {
+// CountWallets counts the live wallets of a key, or of its organization's keys, up to max. It counts them
+// each time, so no history can falsify the number; limits keep them few.
+func (b *batch) CountWallets(k pay.Key, max int) (n int, err error) {
 	keys := []string{k.ID}
 	if k.Claimed() {
 		keys = keysOf(b.tx, k.OrganizationID)
@@ -80,11 +68,11 @@ func (b *batch) hasWallets(k pay.Key, n int) bool {
 	c := b.tx.Bucket(liveWalletsBucket).Cursor()
 	for _, id := range keys {
 		prefix := keyPrefix(id)
-		for w, _ := c.Seek(prefix); n > 0 && bytes.HasPrefix(w, prefix); w, _ = c.Next() {
-			n--
+		for w, _ := c.Seek(prefix); n < max && bytes.HasPrefix(w, prefix); w, _ = c.Next() {
+			n++
 		}
 	}
-	return n <= 0
+	return n, nil
 }
 
 // walletsOf lists the ids of a key's live wallets, oldest first.
@@ -179,36 +167,6 @@ func (d *DB) WalletByAddress(ctx context.Context, address x402.Address) (w pay.W
 	return w, err
 }
 
-// DeleteWallet hides a live wallet of the key. Row and key material stay.
-func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error {
-	return d.do(ctx, &op{run: func(b *batch) error {
-		w, err := walletIn(b.tx, id)
-		if err != nil {
-			return err
-		}
-		if w.KeyID != keyID || w.Deleted != nil {
-			return pay.ErrWalletNotFound
-		}
-		k, err := keyIn(b.tx, keyID)
-		if err != nil {
-			return err
-		}
-		when := at.UTC()
-		w.Deleted = &when
-		row, err := encodeRow(w)
-		if err != nil {
-			return err
-		}
-		if err := b.put(walletsBucket, []byte(id), row); err != nil {
-			return err
-		}
-		if err := b.delete(liveWalletsBucket, joinKey(keyID, id)); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.WalletChanged(pay.ActionWalletDelete, w, k))
-	}})
-}
-
 // WalletSecret opens the key material of a wallet, of a deleted one too; nil if its provider
 // keeps its own.
 func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
@@ -220,8 +178,20 @@ func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
 		sealed = bytes.Clone(tx.Bucket(walletSecretsBucket).Get([]byte(id)))
 		return nil
 	})
-	if err != nil || sealed == nil {
+	if err != nil {
 		return nil, err
+	}
+	return d.openMaterial(id, sealed)
+}
+
+// MaterialOf opens the key material of a wallet.
+func (b *batch) MaterialOf(walletID string) ([]byte, error) {
+	return b.db.openMaterial(walletID, b.get(walletSecretsBucket, []byte(walletID)))
+}
+
+func (d *DB) openMaterial(id string, sealed []byte) ([]byte, error) {
+	if sealed == nil {
+		return nil, nil
 	}
 	secret, err := d.vault.Load().Unseal(sealed, codec.WalletSecret(id))
 	if err != nil {

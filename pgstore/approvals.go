@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 func takeApproval(s *state, f *answer) error {
@@ -93,6 +94,11 @@ func (s *state) drop(id string) {
 	s.dropped = append(s.dropped, id)
 }
 
+const (
+	approvalByID   = `SELECT row FROM approvals WHERE id = $1`
+	updateApproval = `UPDATE approvals SET answered = $2, purchase = $3, row = $4 WHERE id = $1`
+)
+
 // approvalRow holds the columns of an approval.
 type approvalRow struct {
 	id, keyID string
@@ -113,31 +119,32 @@ func approvalRowOf(a *pay.Approval) (r approvalRow, err error) {
 
 // Approval finds an approval.
 func (d *DB) Approval(ctx context.Context, id string) (pay.Approval, error) {
-	return one[pay.Approval](ctx, d.pool, pay.ErrApprovalNotFound, `SELECT row FROM approvals WHERE id = $1`, id)
+	return one[pay.Approval](ctx, d.pool, pay.ErrApprovalNotFound, approvalByID, id)
 }
 
-// AnswerApproval writes a person's answer.
+// ApprovalByID finds an approval.
+func (t *tx) ApprovalByID(id string) (pay.Approval, error) {
+	return one[pay.Approval](t.ctx, t, pay.ErrApprovalNotFound, approvalByID, id)
+}
+
+// PutApproval replaces an approval.
+func (t *tx) PutApproval(_, is *pay.Approval) error {
+	r, err := approvalRowOf(is)
+	if err != nil {
+		return err
+	}
+	return t.exec(updateApproval, r.id, r.answered, r.purchase, r.row)
+}
+
+// AnswerApproval writes a person's answer. It looks for the approval first, whose key's lock it needs.
 func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (a pay.Approval, err error) {
 	was, err := d.Approval(ctx, q.ID)
 	if err != nil {
 		return pay.Approval{}, err
 	}
 	err = d.change(ctx, []string{keyLock(was.KeyID)}, func(t *tx) error {
-		if was, err = one[pay.Approval](t.ctx, t, pay.ErrApprovalNotFound, `SELECT row FROM approvals WHERE id = $1`, q.ID); err != nil {
-			return err
-		}
-		var changed bool
-		if a, changed, err = q.Apply(ctx, was); err != nil || !changed {
-			return err
-		}
-		r, err := approvalRowOf(&a)
-		if err != nil {
-			return err
-		}
-		if err := t.exec(`UPDATE approvals SET answered = $2, row = $3 WHERE id = $1`, r.id, r.answered, r.row); err != nil {
-			return err
-		}
-		return t.audit(pay.ApprovalAnswered(a))
+		a, err = storekit.AnswerApproval(ctx, t, q)
+		return err
 	})
 	if err != nil {
 		return pay.Approval{}, err

@@ -209,21 +209,6 @@ func (t *tx) restore(taken time.Time, lost bool) error {
 	return t.put(settingRestored, r)
 }
 
-// AcceptRisk records an operator's word.
-func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
-	return d.change(ctx, []string{configuration}, func(t *tx) error {
-		r, err := t.restored()
-		if err != nil {
-			return err
-		}
-		r.Accepted = &a
-		if err := t.put(settingRestored, r); err != nil {
-			return err
-		}
-		return t.audit(pay.RiskAccepted(a))
-	})
-}
-
 // EndReconciling lets payments begin again. It keeps which time was reconciled. Another node may have begun a new
 // reconciliation a moment ago, which does not end with this one.
 func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {

@@ -205,7 +205,7 @@ func (s *state) flushApprovals(b *pgx.Batch) error {
 		if fresh {
 			b.Queue(`INSERT INTO approvals (id, key_id, expires, answered, purchase, row) VALUES ($1, $2, $3, $4, $5, $6)`, r.id, r.keyID, r.expires, r.answered, r.purchase, r.row)
 		} else {
-			b.Queue(`UPDATE approvals SET answered = $2, purchase = $3, row = $4 WHERE id = $1`, r.id, r.answered, r.purchase, r.row)
+			b.Queue(updateApproval, r.id, r.answered, r.purchase, r.row)
 		}
 	}
 	return nil

@@ -319,6 +319,11 @@ func (t *tx) put(name string, value any) error {
 	if err != nil {
 		return err
 	}
+	return t.putText(name, text)
+}
+
+// putText replaces a value of the settings.
+func (t *tx) putText(name string, text []byte) error {
 	return t.exec(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, text)
 }
 

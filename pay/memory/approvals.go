@@ -67,25 +67,6 @@ func (s *Store) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Appro
 	})
 }
 
-// AnswerApproval writes a person's answer.
-func (s *Store) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (a pay.Approval, err error) {
-	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		if a, err = r.approvals.find(q.ID, pay.ErrApprovalNotFound); err != nil {
-			return c, err
-		}
-		var changed bool
-		if a, changed, err = q.Apply(ctx, a); err != nil || !changed {
-			return c, err
-		}
-		r.approvals.put(a.ID, a)
-		return pay.ApprovalAnswered(a), nil
-	})
-	if err != nil {
-		return pay.Approval{}, err
-	}
-	return a, nil
-}
-
 func (r *rows) Approval(keyID string, purchase pay.Hash) (*pay.Approval, error) {
 	for _, a := range r.approvals.descending("") {
 		if a.KeyID == keyID && a.Purchase == purchase && a.Used.IsZero() {

@@ -166,7 +166,7 @@ func (r *rows) CountUnanswered(keyID, host string, now time.Time, _ int) (n int,
 	return n, nil
 }
 
-func (r *rows) Pause() (*pay.Pause, error) { return r.pause, nil }
+func (r *rows) Pause() (*pay.Pause, error) { return storekit.Setting[*pay.Pause](r, storekit.Paused) }
 
 func (r *rows) PolicyRevision(keyID string) (uint64, error) {
 	return r.keys.row[keyID].PolicyRevision, nil
@@ -193,7 +193,9 @@ func (r *rows) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Am
 	return nil
 }
 
-func (r *rows) Restored() (*pay.Restore, error) { return r.restore, nil }
+func (r *rows) Restored() (*pay.Restore, error) {
+	return storekit.Setting[*pay.Restore](r, storekit.Restoring)
+}
 
 func (r *rows) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	n = r.attempts[attemptsOf(keyID, idempotencyKey)]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // OrganizationOf finds an organization. An unknown one has the free plan.
@@ -111,30 +112,10 @@ func (s *Store) RevealKey(ctx context.Context, keyID string) (string, error) {
 
 // Pause reads the pause of everything.
 func (s *Store) Pause(ctx context.Context) (*pay.Pause, error) {
-	return read(ctx, s, func(r *rows) (*pay.Pause, error) { return r.pause, nil })
-}
-
-// SetPause pauses everything, or, with nil, ends that.
-func (s *Store) SetPause(ctx context.Context, p *pay.Pause) error {
-	return s.change(ctx, func(r *rows) (pay.Change, error) {
-		was := r.pause
-		r.pause = copied(p)
-		by, _ := pay.ActorOf(ctx)
-		return pay.AllPaused(was, p), pay.WriteNotices(r, pay.PauseNotice(was, p, by, s.rows.clock()))
-	})
+	return read(ctx, s, func(r *rows) (*pay.Pause, error) { return r.Pause() })
 }
 
 // DeploymentKeys lists the ids of keys that were the deployment's own.
 func (s *Store) DeploymentKeys(ctx context.Context) ([]string, error) {
-	return read(ctx, s, func(r *rows) ([]string, error) { return r.deployments, nil })
-}
-
-// SetDeploymentKey puts an id at the end of DeploymentKeys.
-func (s *Store) SetDeploymentKey(ctx context.Context, keyID string) error {
-	return s.do(ctx, func(r *rows) error {
-		ids := slices.DeleteFunc(slices.Clone(r.deployments), func(id string) bool { return id == keyID })
-		ids = append(ids, keyID)
-		r.deployments = ids[max(0, len(ids)-100):]
-		return nil
-	})
+	return read(ctx, s, func(r *rows) ([]string, error) { return storekit.Setting[[]string](r, storekit.Deployments) })
 }

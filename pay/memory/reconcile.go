@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -14,8 +15,8 @@ func (s *Store) Restore(restore pay.Restore) {
 	s.Reopen()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	restore = copied(restore)
-	s.rows.restore, s.rows.sessions = &restore, table[pay.Session]{}
+	s.rows.sessions = table[pay.Session]{}
+	_ = s.rows.PutRestored(&restore) // memory does not fail
 	for id, a := range s.rows.approvals.ascending("") {
 		s.rows.approvals.put(id, a.Restored())
 	}
@@ -23,7 +24,7 @@ func (s *Store) Restore(restore pay.Restore) {
 
 // Restored says what is to be reconciled.
 func (s *Store) Restored(ctx context.Context) (*pay.Restore, error) {
-	return read(ctx, s, func(r *rows) (*pay.Restore, error) { return r.restore, nil })
+	return read(ctx, s, func(r *rows) (*pay.Restore, error) { return r.Restored() })
 }
 
 // Reconcile books what the chain told of.
@@ -43,8 +44,11 @@ func (s *Store) Reconcile(ctx context.Context, step pay.ReconcileStep) (booked [
 
 // PutRestored replaces what is to be reconciled.
 func (r *rows) PutRestored(restore *pay.Restore) error {
-	r.restore = restore
-	return nil
+	text, err := json.Marshal(restore)
+	if err != nil {
+		return err
+	}
+	return r.PutSetting(storekit.Restoring, text)
 }
 
 // KnowsAuthorization reports whether a payment has the same authorization.
@@ -57,26 +61,12 @@ func (r *rows) KnowsAuthorization(p *pay.Payment) (bool, error) {
 	return false, nil
 }
 
-// AcceptRisk records an operator's word.
-func (s *Store) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
-	return s.change(ctx, func(r *rows) (pay.Change, error) {
-		if r.restore == nil {
-			return pay.Change{}, pay.ErrNotReconciling
-		}
-		restore := *r.restore
-		restore.Accepted = &a
-		r.restore = &restore
-		return pay.RiskAccepted(a), nil
-	})
-}
-
 // EndReconciling lets payments begin again.
 func (s *Store) EndReconciling(ctx context.Context, _ time.Time) error {
 	return s.do(ctx, func(r *rows) error {
-		if r.restore == nil {
-			return pay.ErrNotReconciling
+		if _, err := storekit.Restored(r); err != nil {
+			return err
 		}
-		r.restore = nil
-		return nil
+		return r.PutSetting(storekit.Restoring, nil)
 	})
 }

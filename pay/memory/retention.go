@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -36,8 +37,8 @@ func (s *Store) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay
 // RemovePayments removes payments whose time is over.
 func (s *Store) RemovePayments(ctx context.Context, removal pay.Removal) (done pay.Removed, err error) {
 	err = s.do(ctx, func(r *rows) error {
-		if r.restore != nil {
-			return r.restore.Refusal()
+		if restore, err := r.Restored(); err != nil || restore != nil {
+			return errors.Join(err, restore.Refusal())
 		}
 		var old []*pay.Payment
 		for _, p := range r.payments.ascending(removal.After) {

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -38,11 +37,11 @@ var _ pay.Store = (*Store)(nil)
 
 // rows are everything that a store keeps.
 type rows struct {
-	clock pay.Clock
-	world string
-	// genesis holds the hash of block 0 by network.
-	genesis map[string]string
-	secret  string // the nonces are derived with it
+	clock  pay.Clock
+	world  string
+	secret string // the nonces are derived with it
+
+	settings table[[]byte] // by storekit.Name
 
 	keys      table[pay.Key]
 	secrets   table[string] // key id -> plaintext
@@ -67,14 +66,9 @@ type rows struct {
 	deliveries map[string]pay.Delivery
 	claims     map[string]time.Time // destination -> the end of its claim
 
-	safeBlocks  map[string]pay.ChainBlock
-	pause       *pay.Pause
-	deployments []string
-	exec        string            // id of the exec key
-	replaced    []string          // secrets that were replaced
-	drawn       map[string]string // network -> id of the deployment's wallet
-	lent        []loan            // in the order in which they were made
-	restore     *pay.Restore
+	exec     string   // id of the exec key
+	replaced []string // secrets that were replaced
+	lent     []loan   // in the order in which they were made
 }
 
 // New makes an empty store.
@@ -84,9 +78,8 @@ func New(o Options) *Store {
 		s.rows.clock = time.Now
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
-	s.rows.genesis = map[string]string{}
 	s.rows.marks, s.rows.deliveries, s.rows.claims = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}, map[string]time.Time{}
-	s.rows.safeBlocks, s.rows.attempts, s.rows.drawn = map[string]pay.ChainBlock{}, map[string]uint64{}, map[string]string{}
+	s.rows.attempts = map[string]uint64{}
 	s.embed()
 	return s
 }
@@ -121,27 +114,6 @@ func read[T any](ctx context.Context, s *Store, find func(r *rows) (T, error)) (
 		return err
 	})
 	return found, err
-}
-
-// change runs an operation under the lock and writes its entry to the audit. The operation must
-// not fail after its first write. An empty change writes no entry.
-func (s *Store) change(ctx context.Context, run func(r *rows) (pay.Change, error)) error {
-	return s.do(ctx, func(r *rows) error {
-		c, err := run(r)
-		if err != nil {
-			return err
-		}
-		return r.enter(ctx, c)
-	})
-}
-
-// enter writes the entry of a change to the audit.
-func (r *rows) enter(ctx context.Context, c pay.Change) error {
-	e, err := c.Entry(ctx, r.clock())
-	if err != nil || e == nil {
-		return err
-	}
-	return r.Enter(e)
 }
 
 // Enter numbers and keeps an audit entry.
@@ -181,13 +153,12 @@ func (s *Store) Snapshot() *Store {
 	r.accounts, r.sessions = r.accounts.clone(), r.sessions.clone()
 	r.wallets, r.material = r.wallets.clone(), r.material.clone()
 	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
-	r.left = r.left.clone()
+	r.left, r.settings = r.left.clone(), r.settings.clone()
 	r.approvals = r.approvals.clone()
-	r.audit, r.deployments, r.declined = slices.Clone(r.audit), slices.Clone(r.deployments), slices.Clone(r.declined)
+	r.audit, r.declined = slices.Clone(r.audit), slices.Clone(r.declined)
 	r.notices, r.marks, r.deliveries = slices.Clone(r.notices), maps.Clone(r.marks), maps.Clone(r.deliveries)
-	r.genesis = maps.Clone(r.genesis)
-	r.replaced, r.lent, r.drawn = slices.Clone(r.replaced), slices.Clone(r.lent), maps.Clone(r.drawn)
-	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)
+	r.replaced, r.lent = slices.Clone(r.replaced), slices.Clone(r.lent)
+	r.attempts, r.gone = maps.Clone(r.attempts), slices.Clone(r.gone)
 	other := &Store{rows: r}
 	other.embed()
 	return other
@@ -195,21 +166,7 @@ func (s *Store) Snapshot() *Store {
 
 // World reads the recorded world of a network.
 func (s *Store) World(ctx context.Context, network string) (string, error) {
-	return read(ctx, s, func(r *rows) (string, error) { return cmp.Or(r.world, r.genesis[network]), nil })
-}
-
-// SetWorld records the genesis hash of a network if no world is recorded.
-func (s *Store) SetWorld(ctx context.Context, network, genesis string) (inForce string, err error) {
-	if genesis == "" || genesis == pay.SandboxWorld {
-		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", genesis)
-	}
-	err = s.do(ctx, func(r *rows) error {
-		if inForce = cmp.Or(r.world, r.genesis[network]); inForce == "" {
-			inForce, r.genesis[network] = genesis, genesis
-		}
-		return nil
-	})
-	return inForce, err
+	return read(ctx, s, func(r *rows) (string, error) { return storekit.WorldOf(r, network) })
 }
 
 // Health is nil while the store is open.
@@ -220,36 +177,25 @@ func (s *Store) Health(ctx context.Context) error {
 // Kind is "memory".
 func (s *Store) Kind() string { return "memory" }
 
+// Setting reads a setting.
+func (r *rows) Setting(name storekit.Name) ([]byte, error) { return r.settings.row[string(name)], nil }
+
+// PutSetting writes a setting.
+func (r *rows) PutSetting(name storekit.Name, text []byte) error {
+	if text == nil {
+		r.settings.delete(string(name))
+	} else {
+		r.settings.put(string(name), text)
+	}
+	return nil
+}
+
+// FixedWorld returns the world that the store was made for.
+func (r *rows) FixedWorld() (string, error) { return r.world, nil }
+
 // SafeBlock reads the block that is kept for a network.
 func (s *Store) SafeBlock(ctx context.Context, network string) (*pay.ChainBlock, error) {
-	return read(ctx, s, func(r *rows) (*pay.ChainBlock, error) {
-		if kept, ok := r.safeBlocks[network]; ok {
-			return &kept, nil
-		}
-		return nil, nil
-	})
-}
-
-// KeepSafeBlock keeps a later block in the place of the one that was found.
-func (s *Store) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
-	return s.do(ctx, func(r *rows) error {
-		kept, ok := r.safeBlocks[network]
-		if ok == (found != nil) && (!ok || kept.Hash == found.Hash && later.Number > kept.Number) {
-			r.safeBlocks[network] = later
-		}
-		return nil
-	})
-}
-
-// ForgetSafeBlock removes the block that is kept for a network.
-func (s *Store) ForgetSafeBlock(ctx context.Context, network string) error {
-	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		if kept, ok := r.safeBlocks[network]; ok {
-			delete(r.safeBlocks, network)
-			c = pay.RPCTrusted(network, kept)
-		}
-		return c, nil
-	})
+	return read(ctx, s, func(r *rows) (*pay.ChainBlock, error) { return storekit.SafeBlockOf(r, network) })
 }
 
 // Check compares the counters and spend events with the payments, and looks for contradictions.

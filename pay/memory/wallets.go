@@ -2,9 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -31,33 +28,36 @@ func (r *rows) byAddress(address x402.Address) (pay.Wallet, bool) {
 	return pay.Wallet{}, false
 }
 
-// CreateWallet stores a wallet unless its owner has as many live ones as it may, or its address has
-// one.
-func (s *Store) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
-	if w.ID == "" {
-		return errors.New("create wallet: no id")
-	}
-	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		k, err := r.Key(w.KeyID)
-		if err != nil {
-			return c, err
-		}
-		if _, taken := r.wallets.get(w.ID); taken {
-			return c, fmt.Errorf("create wallet: id %s is taken", w.ID)
-		}
-		org, _, _ := r.OrganizationOf(k.OrganizationID)
-		if len(r.live(k)) >= w.Most(k, org, limit) {
-			return c, pay.ErrWalletLimit
-		}
-		if w.Address != nil {
-			if _, taken := r.byAddress(*w.Address); taken {
-				return c, pay.ErrAddressTaken
-			}
-		}
-		r.wallets.put(w.ID, copied(w.Wallet))
-		r.material.put(w.ID, copied(w.Secret))
-		return pay.WalletCreated(w, k), nil
-	})
+// WalletByID finds a wallet, deleted or not.
+func (r *rows) WalletByID(id string) (pay.Wallet, error) {
+	w, err := r.wallets.find(id, pay.ErrWalletNotFound)
+	return copied(w), err
+}
+
+// HasAddress reports whether a wallet has an address.
+func (r *rows) HasAddress(a x402.Address) (bool, error) {
+	_, taken := r.byAddress(a)
+	return taken, nil
+}
+
+// CountWallets counts the live wallets of a key, or of its organization's keys.
+func (r *rows) CountWallets(k pay.Key, _ int) (int, error) { return len(r.live(k)), nil }
+
+// MaterialOf returns a wallet's key material.
+func (r *rows) MaterialOf(walletID string) ([]byte, error) {
+	return copied(r.material.row[walletID]), nil
+}
+
+// AddWallet writes a new wallet.
+func (r *rows) AddWallet(w pay.NewWallet) error {
+	r.material.put(w.ID, copied(w.Secret))
+	return r.PutWallet(w.Wallet)
+}
+
+// PutWallet writes a wallet.
+func (r *rows) PutWallet(w pay.Wallet) error {
+	r.wallets.put(w.ID, copied(w))
+	return nil
 }
 
 // WalletCount is the number that CreateWallet compares with its limit.
@@ -95,24 +95,6 @@ func (s *Store) WalletByAddress(ctx context.Context, address x402.Address) (pay.
 			return w, pay.ErrWalletNotFound
 		}
 		return w, nil
-	})
-}
-
-// DeleteWallet hides a live wallet of the key.
-func (s *Store) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error {
-	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
-		w, ok := r.wallets.get(id)
-		if !ok || w.KeyID != keyID || w.Deleted != nil {
-			return c, pay.ErrWalletNotFound
-		}
-		k, err := r.Key(keyID)
-		if err != nil {
-			return c, err
-		}
-		when := at.UTC()
-		w.Deleted = &when
-		r.wallets.put(id, w)
-		return pay.WalletChanged(pay.ActionWalletDelete, w, k), nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package storekit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -49,4 +50,33 @@ func (c *change) ask(tx Journal, begun pay.Begun, now time.Time) error {
 	}
 	c.approvals = append(c.approvals, approval{is: a})
 	return nil
+}
+
+// Approvals keeps approvals for a transaction of a [Book].
+type Approvals interface {
+	// ApprovalByID finds an approval: ErrApprovalNotFound.
+	ApprovalByID(id string) (pay.Approval, error)
+	// PutApproval replaces an approval that is there.
+	PutApproval(was, is *pay.Approval) error
+}
+
+// AnswerApproval writes a person's answer.
+func (b Book) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (pay.Approval, error) {
+	return update(ctx, b, nil, func(tx BookTx) (pay.Approval, error) { return AnswerApproval(ctx, tx, q) })
+}
+
+// AnswerApproval writes a person's answer.
+func AnswerApproval(ctx context.Context, tx BookTx, q pay.ApprovalAnswering) (a pay.Approval, err error) {
+	was, err := tx.ApprovalByID(q.ID)
+	if err != nil {
+		return a, err
+	}
+	a, changed, err := q.Apply(ctx, was)
+	if err != nil || !changed {
+		return a, err
+	}
+	if err := tx.PutApproval(&was, &a); err != nil {
+		return a, err
+	}
+	return a, Enter(ctx, tx, pay.ApprovalAnswered(a))
 }

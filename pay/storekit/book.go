@@ -22,6 +22,9 @@ type BookTx interface {
 	Tx
 	Keys
 	Accounts
+	Wallets
+	Settings
+	Approvals
 }
 
 // Keys keeps keys and organizations.
