@@ -122,7 +122,7 @@ func TestValidateNamesWhatIsOpen(t *testing.T) {
 		if o := w.do(t, "run"); o.Status != 1 || !strings.Contains(o.Stderr, c.want) {
 			t.Errorf("%s: run: %d, %s%s", c.what, o.Status, o.Stdout, o.Stderr)
 		}
-		o = w.do(t, "doctor", "--installation")
+		o = w.do(t, "doctor")
 		if o.Status != 1 || !strings.Contains(strings.Join(strings.Fields(o.Stdout), " "), c.want) {
 			t.Errorf("%s: doctor: %d, %s%s", c.what, o.Status, o.Stdout, o.Stderr)
 		}

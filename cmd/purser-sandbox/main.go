@@ -36,6 +36,9 @@ func main() {
 
 // run is main with its arguments and output given. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "attack" {
+		return attack(args[1:], stdout, stderr)
+	}
 	f, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -108,6 +111,7 @@ to show, and prints its address and commands to try. Interrupt it to end it.
 Nothing in it has value, and its chain ends with it: never fund an address that it prints.
 
   purser-sandbox [-json] [-port N] [-data DIR] [-v]
+  purser-sandbox attack [CADDYFILE]    attacks a scratch copy of your own purser: purser-sandbox attack --help
 
   -port N    purser listens on N of 127.0.0.1 (8402), the seller on N+1, the facilitator on N+2, the chain's JSON-RPC
              on N+3, metrics on N+5, the seller over https on N+6, an identity provider on N+7. 0 picks free ports, so that

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -162,8 +163,8 @@ func purserProgram() string {
 	if err != nil {
 		return name
 	}
-	beside := filepath.Join(filepath.Dir(own), name)
-	if info, err := os.Stat(beside); err != nil || !info.Mode().IsRegular() {
+	beside, err := exec.LookPath(filepath.Join(filepath.Dir(own), name))
+	if err != nil {
 		return name
 	}
 	return beside

@@ -39,7 +39,7 @@ func (env *Env) commands() []Command {
 		{"limits", "[KEY_ID] [flags]", "Shows or changes what API keys may spend", limitsHelp, env.limitsCommand},
 		{"payments", "[flags]", "Lists payments, shows one, or resolves one that was left open", paymentsHelp, env.paymentsCommand},
 		{"approvals", "[flags]", "Lists payments that wait for a person, and approves or denies one", approvalsHelp, env.approvalsCommand},
-		{"doctor", "[flags]", "Examines this installation, attacks a scratch copy of it, and says what held", doctorHelp, env.doctorCommand},
+		{"doctor", "[flags]", "Examines this installation, and says what it lacks", doctorHelp, env.doctorCommand},
 		{"keys", "[flags]", "Lists API keys, makes one, pauses, revokes or reissues one", keysHelp, env.keysCommand},
 		{"wallets", "[flags]", "Lists wallets, makes, shares, exports, restores one, moves money out, or keeps it in", walletsHelp, env.walletsCommand},
 		{"quote", "URL [flags]", "Asks what a request would cost, and whether purser would pay", quoteHelp, env.quoteCommand},

@@ -3,20 +3,27 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
-func TestDoctorTakesOnePart(t *testing.T) {
+// Flags of the attacks lead to the program that makes them.
+func TestDoctorNamesTheAttacks(t *testing.T) {
 	t.Parallel()
-	for _, more := range []string{"--attacks", "--all", "--only=killed"} {
+	for _, flags := range [][]string{{"--attacks"}, {"--installation", "--all"}, {"--only", "killed"}, {"--only=killed"}, {"--list"}, {"--timeout", "1m"}} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if o := (clitest.Line{Dir: dir}).Run(t, "doctor", "--installation", more); o.Status != 2 || o.Stderr != "purser: doctor: --installation makes no attacks: it goes without --attacks, --all and --only\n" {
-			t.Errorf("%s: %+v", more, o)
+		o := clitest.Line{Dir: dir}.Run(t, append([]string{"doctor"}, flags...)...)
+		if o.Status != 2 || !strings.Contains(o.Stderr, "is for attacks, which another program makes: purser-sandbox attack\n") {
+			t.Errorf("%s: %+v", flags, o)
+		}
+		o = clitest.Line{Dir: dir}.Run(t, append([]string{"doctor", "--config", "my.Caddyfile"}, flags...)...)
+		if o.Status != 2 || !strings.HasSuffix(o.Stderr, ": purser-sandbox attack my.Caddyfile\n") {
+			t.Errorf("%s: %+v", flags, o)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (s *Overview) advice() (list []string) {
 		add("everything is paused; to pay again: purser resume")
 	}
 	if bad := unwellText(s.Status); s.Reconcile == nil && !s.OK {
-		add("%s: purser doctor --installation", bad)
+		add("%s: purser doctor", bad)
 	}
 	for _, w := range s.Wallets {
 		// Anyone may make a key and label it "exec": the operator is not told to fund what others spend.

@@ -5,20 +5,19 @@ import (
 	"io"
 	"os"
 	"sync"
-	"time"
 )
 
-// progress is a line on a terminal that says how far something is; elsewhere it is nothing.
-type progress struct {
-	to    io.Writer
-	began time.Time
+// Progress is a line on a terminal that says how far something is; elsewhere it is nothing.
+type Progress struct {
+	to io.Writer
 
 	mu   sync.Mutex
 	text string
 }
 
-func newProgress(w io.Writer) *progress {
-	p := &progress{to: io.Discard, began: time.Now()}
+// NewProgress returns an empty line of a terminal.
+func NewProgress(w io.Writer) *Progress {
+	p := &Progress{to: io.Discard}
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 			p.to = w
@@ -27,22 +26,14 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// show says how many of all are over.
-func (p *progress) show(over, of int) {
-	text := "attacking …"
-	if of > 0 {
-		text = fmt.Sprintf("%d of %d attacks are over, %s", over, of, time.Since(p.began).Round(time.Second))
-	}
-	p.tell(text)
-}
+// Tell puts a text on the line.
+func (p *Progress) Tell(text string) { p.Aside(func() { p.text = text }) }
 
-// tell puts a text on the line.
-func (p *progress) tell(text string) { p.aside(func() { p.text = text }) }
+// Hide takes the line away.
+func (p *Progress) Hide() { p.Aside(func() { p.text = "" }) }
 
-func (p *progress) hide() { p.aside(func() { p.text = "" }) }
-
-// aside takes the line away while write writes other lines, or changes it.
-func (p *progress) aside(write func()) {
+// Aside takes the line away while write writes other lines, or changes it.
+func (p *Progress) Aside(write func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.text != "" {

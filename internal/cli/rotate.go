@@ -90,21 +90,21 @@ func (a *asking) rotateDataKey() error {
 	if err := a.client.call(a.Context(), http.MethodPost, "/purser/rotation/data-key", nil, &r); err != nil {
 		return err
 	}
-	line := newProgress(a.ErrOrStderr())
+	line := NewProgress(a.ErrOrStderr())
 	for r.OlderDataKeys > 0 && r.Stopped == "" {
-		line.tell(fmt.Sprintf("%d secrets are sealed again", r.SealedAgain))
+		line.Tell(fmt.Sprintf("%d secrets are sealed again", r.SealedAgain))
 		select {
 		case <-a.Context().Done():
-			line.hide()
+			line.Hide()
 			return fmt.Errorf("%w; purser goes on without this command", a.Context().Err())
 		case <-time.After(rotatePoll):
 		}
 		if err := a.client.call(a.Context(), http.MethodGet, "/purser/rotation", nil, &r); err != nil {
-			line.hide()
+			line.Hide()
 			return err
 		}
 	}
-	line.hide()
+	line.Hide()
 	if err := show(a.OutOrStdout(), a.json, r, writeRotation); err != nil {
 		return err
 	}

@@ -85,8 +85,14 @@ var forbidden = []struct {
 		},
 	},
 	{
-		// What doctor brings along of the sandbox, it has without a chain.
-		[]string{"cmd/purser", "caddymodule", "internal/doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
+		// The program that holds keys links no world to attack it in. xcaddy builds link caddymodule.
+		[]string{"cmd/purser", "caddymodule", "internal/cli"},
+		false,
+		[]string{module + "sandbox", "github.com/ethereum/go-ethereum/core", "github.com/ethereum/go-ethereum/eth"},
+	},
+	{
+		// The attacks need no chain.
+		[]string{"sandbox/attacks"},
 		false,
 		[]string{
 			module + "sandbox/evm", module + "sandbox/contracts", "github.com/ethereum/go-ethereum/ethclient",
@@ -105,7 +111,7 @@ var forbidden = []struct {
 		[]string{"github.com/caddyserver/", module + "pay", module + "x402", module + "proxy", module + "caddymodule"},
 	},
 	{
-		[]string{"internal/doctor"},
+		[]string{"sandbox/attacks"},
 		false,
 		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore", module + "pgstore"},
 	},

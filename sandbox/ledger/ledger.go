@@ -1,6 +1,6 @@
 // Package ledger is a chain of the sandbox without an EVM. It keeps the token of package evm in a
 // table: the rules of EIP-3009, blocks, events, and the few JSON-RPC calls that purser makes.
-// purser doctor uses it, because a whole EVM would double the size of the program.
+// The attacks use it, because they need no EVM.
 //
 // A test plays the same payments on both chains and compares the results of package chain. Nothing
 // is stored and nothing here has value.

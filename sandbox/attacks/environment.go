@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"crypto/rand"
@@ -53,7 +53,7 @@ var replaced = []string{
 	"PURSER_OIDC_ISSUER", "PURSER_OIDC_CLIENT_ID", "PURSER_OIDC_CLIENT_SECRET", "PURSER_OIDC_ALLOW",
 	"PURSER_OIDC_OPERATORS", "PURSER_OIDC_APPROVERS", "PURSER_OIDC_VIEWERS", "PURSER_OIDC_ORGANIZATION", "PURSER_OIDC_OWNERS",
 	"PURSER_WEBHOOKS", "PURSER_WEBHOOK_SECRET", "PURSER_WEBHOOK_KINDS", "PURSER_SMTP_URL", "PURSER_MAIL_FROM", "PURSER_MAIL_TO",
-	failpoint.KillAt, failpoint.SwitchedOff,
+	failpoint.KillAt,
 }
 
 // secret matches names of variables that may hold a secret or an address.
@@ -118,9 +118,6 @@ func (s *setup) environment(e environment, w addresses) {
 	s.key = set["PURSER_KEY"]
 	set["PURSER_ADMIN"] = s.adminAddress()
 	set["PURSER_FACILITATOR_URL"], set["PURSER_RPC_URL"] = w.facilitator, w.rpc
-	if failpoint.Enabled {
-		set[failpoint.SwitchedOff] = e[failpoint.SwitchedOff]
-	}
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "TMPDIR", "TMP", "TEMP"} {
 		set[name] = filepath.Join(s.dir, "home")
 	}

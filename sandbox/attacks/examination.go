@@ -1,26 +1,28 @@
-package doctor
+package attacks
 
 import (
 	"cmp"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
 // Options says what to examine, and how.
 type Options struct {
-	// Program holds the path of purser.
+	// Program holds the absolute path of purser.
 	Program string
 	// Config holds its configuration as JSON. Environ holds its environment in the form of
 	// os.Environ.
@@ -30,15 +32,15 @@ type Options struct {
 	Only []string
 	More bool
 
-	// These functions are called when set. Begin is called before the first attack, with the
-	// differences from the user's installation. Tell is called with each finding, in the order of
+	// These functions are called when set. Begin is called before the first attack, with a report
+	// that holds only the differences from the user's installation. Tell is called with each finding, in the order of
 	// the attacks. Progress is called with the number of finished attacks.
-	Begin    func(testBuild bool, changes []Change)
+	Begin    func(Report)
 	Tell     func(Finding)
 	Progress func(over, of int)
 }
 
-// examination is one run of the doctor.
+// examination is one run of the attacks.
 type examination struct {
 	*world
 	more bool
@@ -61,12 +63,12 @@ const atOnce = 12
 // empty or incomplete.
 func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
-	report := Report{TestBuild: failpoint.Enabled, Changes: []Change{}, Findings: []Finding{}}
+	report := Report{TestBuild: isTestBuild(o.Program), Changes: []Change{}, Findings: []Finding{}}
 	list, err := selectAttacks(attacks(o.More), o.Only)
 	if err != nil {
 		return report, err
 	}
-	dir, err := os.MkdirTemp("", "purser-doctor-")
+	dir, err := os.MkdirTemp("", "purser-attack-")
 	if err != nil {
 		return report, err
 	}
@@ -79,12 +81,21 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err == nil {
 		report.Changes = e.main.changes
 		if o.Begin != nil {
-			o.Begin(report.TestBuild, report.Changes)
+			o.Begin(report)
 		}
 		e.attackAll(ctx, list, o, &report)
 	}
 	report.Seconds = time.Since(began).Seconds()
 	return report, errors.Join(unfinished(ctx, err), e.Close())
+}
+
+// isTestBuild reports whether Go built the program with the tag of package failpoint. A program that
+// Go did not build, such as a script in front of purser, is none.
+func isTestBuild(program string) bool {
+	info, err := buildinfo.ReadFile(program)
+	return err == nil && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "-tags" && slices.Contains(strings.Split(s.Value, ","), "failpoints")
+	})
 }
 
 // unfinished adds the reason why ctx ended, if it has ended.

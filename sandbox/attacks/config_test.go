@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"bytes"
@@ -95,7 +95,7 @@ func TestScratchHasNothingReal(t *testing.T) {
 	for name, want := range map[string]string{
 		"PATH": "/bin", "COMPANY_MAX": "0.5", "OFFICE": "10.0.0.0/8", "PURSER_MONTHLY_BUDGET": "77", "PURSER_FACILITATOR_TIMEOUT": "9s",
 		"PURSER_PUBLIC_URL": "https://purser.example.com", "PURSER_FACILITATOR_URL": "http://127.0.0.1:1", "PURSER_RPC_URL": "http://127.0.0.1:2",
-		"PURSER_ADMIN": "unix//tmp/scratch.sock|0600", "PURSER_PORT": "", "UNRELATED": "", "PURSER_STORE": "", "PURSER_UNPROTECTED": "",
+		"PURSER_ADMIN": "unix//tmp/scratch.sock|0600", "PURSER_PORT": "", "UNRELATED": "", "PURSER_STORE": "", "PURSER_UNPROTECTED": "limits",
 	} {
 		if set[name] != want {
 			t.Errorf("%s is %q, want %q", name, set[name], want)
@@ -197,7 +197,7 @@ func TestScratchOfLittle(t *testing.T) {
 	}
 }
 
-// The doctor reads the settings of registration as purser reads them.
+// The attacks read the settings of registration as purser reads them.
 func TestScratchOfRegistration(t *testing.T) {
 	t.Parallel()
 	const listening = `{"apps":{"purser":{%s},"http":{"servers":{"x":{"listen":[%q],"routes":[{"handle":[{"handler":"purser_api"}]}]}}}}}`
@@ -225,7 +225,7 @@ func TestScratchOfRegistration(t *testing.T) {
 	}
 }
 
-// The doctor reads the bound of quotes.
+// The attacks read the bound of quotes.
 func TestScratchOfQuotes(t *testing.T) {
 	t.Parallel()
 	const config = `{"apps":{"purser":{%s}}}`

@@ -13,7 +13,7 @@ import (
 )
 
 // However an examination is broken off, its scratch purser and its folder do not outlive it.
-func TestDoctorThatIsBrokenOff(t *testing.T) {
+func TestAttackThatIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
 	config := filepath.Join(process.Root(), "xcaddy.Caddyfile")
@@ -30,7 +30,7 @@ func TestDoctorThatIsBrokenOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = stdout.Close() }()
-			cmd := exec.CommandContext(env.ctx, binary, "doctor", "--config", config, "--only", "rebinding", "--only", "answer-lost")
+			cmd := exec.CommandContext(env.ctx, process.Program(t, process.Offline), "attack", config, "--purser", binary, "--only", "rebinding", "--only", "answer-lost")
 			cmd.Dir, cmd.Env, cmd.Stdout = dir, process.Environment("TMPDIR="+dir), theirs
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

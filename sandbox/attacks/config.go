@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"bytes"
@@ -100,7 +100,7 @@ const (
 	proxyHandler = "purser_proxy"
 	apiHandler   = "purser_api"
 	upstreamDoor = "purser_upstream"
-	scratchAPI   = "purser_doctor" // the server that is added when no server has the API
+	scratchAPI   = "purser_attacks" // the server that is added when no server has the API
 )
 
 // scratch turns a configuration into a scratch installation in dir.

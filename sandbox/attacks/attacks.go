@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"context"
@@ -77,8 +77,8 @@ func attacks(more bool) []attack {
 // Attack names an attack for a list.
 type Attack struct{ Group, Name, Tries string }
 
-// Attacks lists the attacks of a run. With more, it adds every remaining scenario.
-func Attacks(more bool) []Attack {
+// List lists the attacks of a run. With more, it adds every remaining scenario.
+func List(more bool) []Attack {
 	var list []Attack
 	for _, a := range attacks(more) {
 		list = append(list, Attack{a.group, a.name, a.tries})

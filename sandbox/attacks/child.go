@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func (p *purser) start(ctx context.Context) error {
 	}
 	defer func() { _ = log.Close() }() // the program has a handle of its own
 	// The command does not use ctx, because its end would leave no time to report why.
-	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the running program itself
+	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the user's own program
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, log, log
 	p.mu.Lock()
 	if err := cmd.Start(); err != nil {
@@ -177,7 +177,7 @@ func (p *purser) operator(ctx context.Context, method, path string, body io.Read
 
 // check runs purser check on the purser's database.
 func (p *purser) check(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket) //nolint:gosec // the running program itself
+	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket) //nolint:gosec // the user's own program
 	cmd.Dir, cmd.Env = p.dir, p.environ
 	out, err := cmd.CombinedOutput()
 	if err != nil {

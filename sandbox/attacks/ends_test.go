@@ -1,6 +1,6 @@
 //go:build !windows
 
-package doctor
+package attacks
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ type Finding struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// Report holds the findings of an examination.
+// Report holds the findings of the attacks.
 type Report struct {
 	// TestBuild reports that the program can switch its protections off. Such a program must not
 	// handle money.
@@ -81,15 +81,16 @@ func (r Report) Summary() string {
 // testBuild warns of a program that can switch its protections off.
 const testBuild = "THIS IS A TEST BUILD: its protections can be switched off, so that nothing below is said of a purser that handles money."
 
-// WriteHead announces the examination and lists the differences from the user's installation.
-func WriteHead(w io.Writer, testing bool, changes []Change) {
+// WriteHead announces the attacks on a program and lists the differences from the user's
+// installation.
+func (r Report) WriteHead(w io.Writer, program string) {
 	text := ""
-	if testing {
+	if r.TestBuild {
 		text = testBuild + "\n\n"
 	}
 	text += "A scratch copy of your purser is attacked. No real money, key or service is involved, and nothing\n" +
-		"but 127.0.0.1 is dialled. It is as you configured it, but for:\n"
-	for _, c := range changes {
+		"but 127.0.0.1 is dialled. The program is " + program + ". It is as you configured it, but for:\n"
+	for _, c := range r.Changes {
 		text += fmt.Sprintf("  %-16s %s", c.What, c.Scratch)
 		if c.Yours != "" {
 			text += " (yours: " + c.Yours + ")"

@@ -59,7 +59,7 @@ func composed(t *testing.T) []string {
 // deploy/compose.yaml gives an agent PURSER_KEY. The limits that it sets hold for that key at
 // every door, it gets one authorization for a request however often that is refused, and neither it
 // nor a stranger keeps the others from paying.
-func TestDoctorOnTheComposeFile(t *testing.T) {
+func TestAttackOnTheComposeFile(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
 	want := []string{

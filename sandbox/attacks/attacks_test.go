@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"bytes"
@@ -159,7 +159,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	out.Reset()
-	if WriteHead(&out, true, nil); !strings.Contains(out.String(), testBuild) {
+	if healthy.WriteHead(&out, "/bin/purser"); !strings.Contains(out.String(), "/bin/purser") || !strings.Contains(out.String(), testBuild) {
 		t.Errorf("%s", out.String())
 	}
 }

@@ -1,4 +1,4 @@
-package doctor
+package attacks
 
 import (
 	"bytes"
@@ -181,7 +181,7 @@ func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*pl
 	w.mu.Lock()
 	w.players = append(w.players, p)
 	w.mu.Unlock()
-	body, err := json.Marshal(map[string]any{"label": "doctor", "network": "base", "policy": policy, "wallet": "new"})
+	body, err := json.Marshal(map[string]any{"label": "attack", "network": "base", "policy": policy, "wallet": "new"})
 	if err != nil {
 		return nil, err
 	}

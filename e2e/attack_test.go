@@ -16,7 +16,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// examined is the output of `purser doctor --json`.
+// examined is the output of `purser-sandbox attack --json`.
 type examined struct {
 	TestBuild bool `json:"test_build"`
 	Findings  []struct {
@@ -38,7 +38,8 @@ func (e examined) names(result string) (list []string) {
 	return list
 }
 
-// consult runs `purser doctor` on the configuration that people start from, in a folder that is not the user's.
+// consult runs `purser-sandbox attack` against a purser, with the configuration that people start from,
+// in a folder that is not the user's.
 func consult(t *testing.T, binary string, environ []string, arguments ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +49,10 @@ func consult(t *testing.T, binary string, environ []string, arguments ...string)
 	}
 	ctx, cancel := context.WithTimeout(env.ctx, 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append([]string{"doctor", "--attacks", "--config", filepath.Join(process.Root(), "xcaddy.Caddyfile")}, arguments...)...)
+	if !slices.Contains(arguments, "/nowhere") {
+		arguments = append(arguments, filepath.Join(process.Root(), "xcaddy.Caddyfile"))
+	}
+	cmd := exec.CommandContext(ctx, process.Program(t, process.Offline), append([]string{"attack", "--purser", binary}, arguments...)...)
 	cmd.Dir = dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -82,7 +86,7 @@ func examine(t *testing.T, binary string, environ []string, arguments ...string)
 }
 
 // The shipped configuration holds against everything, and says so in all words.
-func TestDoctorOnADefaultInstallation(t *testing.T) {
+func TestAttackOnADefaultInstallation(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
 	listed, _, status := consult(t, binary, nil, "--list")
@@ -107,9 +111,9 @@ func TestDoctorOnADefaultInstallation(t *testing.T) {
 	t.Logf("%d attacks took %.1f s", len(e.Findings), e.Seconds)
 }
 
-// As it comes, strangers who reach purser make keys once it listens for others; TestDoctorOnTheComposeFile has it as it is
+// As it comes, strangers who reach purser make keys once it listens for others; TestAttackOnTheComposeFile has it as it is
 // deployed.
-func TestDoctorOnAnOpenPort(t *testing.T) {
+func TestAttackOnAnOpenPort(t *testing.T) {
 	t.Parallel()
 	e, status := examine(t, process.Program(t, process.Plain), []string{"PURSER_BIND=0.0.0.0"}, "--only", "registration", "--only", "failing-flood")
 	if status != 1 || !slices.Equal(e.names("ok"), []string{"failing-flood"}) || !slices.Equal(e.names("FAIL"), []string{"registration"}) {
@@ -118,7 +122,7 @@ func TestDoctorOnAnOpenPort(t *testing.T) {
 }
 
 // A protection that is switched off is missed, by the attack that it protects from and not by another one.
-func TestDoctorMissesWhatIsOff(t *testing.T) {
+func TestAttackMissesWhatIsOff(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Failpoints)
 	for _, c := range []struct{ off, fails, holds string }{
@@ -155,7 +159,7 @@ func TestDoctorMissesWhatIsOff(t *testing.T) {
 }
 
 // A test build is not called healthy without a word, whatever holds.
-func TestDoctorOfATestBuild(t *testing.T) {
+func TestAttackOfATestBuild(t *testing.T) {
 	t.Parallel()
 	stdout, _, status := consult(t, process.Program(t, process.Failpoints), nil, "--only", "rebinding")
 	if status != 0 || strings.Count(stdout, "THIS IS A TEST BUILD") != 1 || !strings.Contains(stdout, "test build, which must not handle money") {
@@ -163,8 +167,8 @@ func TestDoctorOfATestBuild(t *testing.T) {
 	}
 }
 
-// The doctor tells an installation that it cannot examine from one that is not healthy.
-func TestDoctorThatCannot(t *testing.T) {
+// The attack tells an installation that it cannot examine from one that is not healthy.
+func TestAttackThatCannot(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
 	for name, c := range map[string]struct {
@@ -173,8 +177,9 @@ func TestDoctorThatCannot(t *testing.T) {
 		want      string
 	}{
 		"no such attack":               {nil, []string{"--only", "kill"}, "--list"},
-		"no such file":                 {nil, []string{"--config", "/nowhere"}, "/nowhere"},
+		"no such file":                 {nil, []string{"/nowhere"}, "/nowhere"},
 		"no such flag":                 {nil, []string{"--nothing", "x"}, "--help"},
+		"no such program":              {nil, []string{"--purser", "/nowhere/purser"}, "/nowhere/purser"},
 		"a configuration that is bad":  {[]string{"PURSER_MAX_PAYMENT=lots"}, nil, "PURSER_MAX_PAYMENT"},
 		"too little time":              {nil, []string{"--timeout", "4s", "--only", "answer-lost"}, "time limit of 4s"},
 		"too little time for anything": {nil, []string{"--timeout", "1ms"}, "time limit"},
