@@ -24,8 +24,9 @@ sandbox: ## a whole paid world in one process, offline; prints commands to try
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser ./cmd/purser-sandbox
 	@exec $(BIN)/purser-sandbox
 
-release: ## bin/release/purser: static and reproducible
+release: ## bin/release/purser and bin/release/purser-sandbox: static and reproducible
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/release.sh $(BIN)/release/purser
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/release.sh $(BIN)/release/purser-sandbox purser-sandbox
 
 dist: tools nfpm ## bin/dist: archives for six platforms, .deb, .rpm, bills of materials, Homebrew formula, install.sh, checksums
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/dist.sh $(BIN)/dist
@@ -35,7 +36,7 @@ xcaddy: tools ## bin/xcaddy/purser, built with xcaddy from this checkout
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/xcaddy.sh $(BIN)/xcaddy/purser
 
 licences: tools release ## what is linked into the release, and under which licence
-	$(TOOLS)/licences -notices $(BIN)/release/NOTICES $(BIN)/release/purser
+	$(TOOLS)/licences -notices $(BIN)/release/NOTICES $(BIN)/release/purser $(BIN)/release/purser-sandbox
 
 sbom: tools release ## bill of materials of the release (CycloneDX)
 	VERSION='$(VERSION)' deploy/sbom.sh $(BIN)/release/purser $(BIN)/release/purser.cdx.json

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds what a release offers: deploy/dist.sh [OUTPUT]
 #
-# For each of PLATFORMS: an archive, and for Linux a .deb and an .rpm, with a bill of materials. Beside
+# For each of PLATFORMS: an archive, and for Linux a .deb and an .rpm, with purser and purser-sandbox, and
+# their bills of materials. Beside
 # them a Homebrew formula, install.sh and SHA256SUMS. OUTPUT is emptied first. The same source, Go and
 # VERSION give the same bytes. Files have no version in their names, so that
 # RELEASES/latest/download/FILE stays the address of the newest one.
@@ -59,14 +60,16 @@ for platform in $PLATFORMS; do
 	os=${platform%/*} arch=${platform#*/}
 	name=purser_${os}_$arch
 	folder=$work/$name
-	binary=$folder/purser
-	if [ "$os" = windows ]; then binary=$binary.exe; fi
+	binary=$folder/purser sandbox=$folder/purser-sandbox
+	if [ "$os" = windows ]; then binary=$binary.exe sandbox=$sandbox.exe; fi
 	echo "$name" >&2
 	mkdir "$folder"
 	GOOS=$os GOARCH=$arch "$root/deploy/release.sh" "$binary"
+	GOOS=$os GOARCH=$arch "$root/deploy/release.sh" "$sandbox" purser-sandbox
 	cp -R "$work/texts/." "$folder/"
-	"$root/deploy/licences.sh" "$binary" "$folder/NOTICES" >/dev/null
+	"$root/deploy/licences.sh" "$folder/NOTICES" "$binary" "$sandbox" >/dev/null
 	"$root/deploy/sbom.sh" "$binary" "$out/$name.cdx.json" 2>/dev/null
+	"$root/deploy/sbom.sh" "$sandbox" "$out/purser-sandbox_${os}_$arch.cdx.json" 2>/dev/null
 	case $os in
 	linux)
 		rm "$folder/completions/purser.ps1"

@@ -2,7 +2,8 @@
 # Installs purser for Linux or macOS: install.sh [--version VERSION] [--dir FOLDER] [--url URL]
 #
 # The newest release, unless --version says otherwise, is fetched, compared with the release's SHA256SUMS
-# and put into /usr/local/bin, or into ~/.local/bin if that cannot be written to. Nothing else is changed.
+# and its programs purser and purser-sandbox are put into /usr/local/bin, or into ~/.local/bin if that
+# cannot be written to. Nothing else is changed.
 # --url names another place of the files, such as a mirror. Needed: curl or wget, tar, gzip, and sha256sum,
 # shasum or openssl.
 set -eu
@@ -76,6 +77,12 @@ folder() {
 	fi
 }
 
+# copy PROGRAM puts it into the folder under a temporary name, new
+copy() {
+	new=$(mktemp "$dir/.purser.XXXXXX") || fail "cannot write into $dir"
+	{ cp "$work/$name/$1" "$new" && chmod 0755 "$new"; } || fail "cannot write $new"
+}
+
 install() {
 	name=purser_$(platform)
 	if [ -z "$dir" ]; then dir=$(folder); fi
@@ -99,14 +106,15 @@ install() {
 	[ "$got" = "$want" ] || fail "$url/$name.tar.gz is not what its SHA256SUMS says; nothing was installed
   its sum is $got
   it must be $want"
-	(cd "$work" && gzip -dc "$name.tar.gz" | tar -xf - "$name/purser") || fail "$name.tar.gz cannot be unpacked; nothing was installed"
+	(cd "$work" && gzip -dc "$name.tar.gz" | tar -xf - "$name/purser" "$name/purser-sandbox") || fail "$name.tar.gz cannot be unpacked; nothing was installed"
 
 	# A purser that runs keeps its file; the new one takes the name at once, if it runs here. Nobody can
 	# have made its temporary file before: what is written through a link would be another file.
-	new=$(mktemp "$dir/.purser.XXXXXX") || fail "cannot write into $dir"
-	{ cp "$work/$name/purser" "$new" && chmod 0755 "$new"; } || fail "cannot write $new"
+	copy purser
 	said=$("$new" version 2>&1) || fail "the purser of $name.tar.gz does not run here; nothing was installed: $said"
 	mv -f "$new" "$dir/purser" || fail "cannot write $dir/purser"
+	copy purser-sandbox
+	mv -f "$new" "$dir/purser-sandbox" || fail "cannot write $dir/purser-sandbox"
 	echo "installed $dir/purser: $said"
 	first=$(command -v purser || true)
 	if [ -z "$first" ]; then

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Writes the licences of what is linked into a binary: deploy/licences.sh BINARY OUTPUT
+# Writes the licences of what is linked into binaries: deploy/licences.sh OUTPUT BINARY…
 #
-# OUTPUT belongs beside the binary wherever it is handed on. A licence that is not known, or
+# OUTPUT belongs beside the binaries wherever they are handed on. A licence that is not known, or
 # not allowed, fails.
 set -eu
-if [ $# -ne 2 ]; then
-	echo "usage: $0 BINARY OUTPUT" >&2
+if [ $# -lt 2 ]; then
+	echo "usage: $0 OUTPUT BINARY…" >&2
 	exit 2
 fi
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,4 +16,6 @@ if [ ! -x "$tool" ]; then
 	tool=$work/licences
 	(cd "$root/tools" && go build -o "$tool" ./licences)
 fi
-"$tool" -root "$root" -notices "$2" "$1"
+out=$1
+shift
+"$tool" -root "$root" -notices "$out" "$@"

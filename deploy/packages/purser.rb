@@ -28,7 +28,7 @@ class Purser < Formula
   end
 
   def install
-    bin.install "purser"
+    bin.install "purser", "purser-sandbox"
     prefix.install "NOTICES"
     bash_completion.install "completions/purser.bash" => "purser"
     zsh_completion.install "completions/_purser"

@@ -104,22 +104,22 @@ func unpackArchive(t *testing.T, path string) map[string]file {
 	}
 }
 
-// Each platform's archive has the program for it and what must accompany it.
+// Each platform's archive has the programs for it and what must accompany it.
 func TestArchives(t *testing.T) {
 	dir := distFolder(t)
 	for _, platform := range strings.Fields(*platforms) {
 		goos, arch, _ := strings.Cut(platform, "/")
 		name := "purser_" + goos + "_" + arch
-		archive, program, more := name+".tar.gz", "purser", []string{"man/purser.8", "man/purser-init.8"}
+		archive, program, sandbox, more := name+".tar.gz", "purser", "purser-sandbox", []string{"man/purser.8", "man/purser-init.8"}
 		switch goos {
 		case "windows":
-			archive, program, more = name+".zip", "purser.exe", []string{"completions/purser.ps1"}
+			archive, program, sandbox, more = name+".zip", "purser.exe", "purser-sandbox.exe", []string{"completions/purser.ps1"}
 		case "linux":
 			more = append(more, "systemd/purser.service", "systemd/purser.sysusers", "systemd/purser.env", "systemd/Caddyfile")
 		}
 		files := unpackArchive(t, filepath.Join(dir, archive))
-		for _, want := range append(more, program, "LICENSE", "NOTICES", "README.md", "completions/purser.bash", "completions/_purser", "completions/purser.fish") {
-			if f := files[name+"/"+want]; len(f.text) == 0 || (f.mode.Perm() == 0o755) != (want == program) {
+		for _, want := range append(more, program, sandbox, "LICENSE", "NOTICES", "README.md", "completions/purser.bash", "completions/_purser", "completions/purser.fish") {
+			if f := files[name+"/"+want]; len(f.text) == 0 || (f.mode.Perm() == 0o755) != (want == program || want == sandbox) {
 				t.Errorf("%s: %s has %d bytes and mode %v", archive, want, len(f.text), f.mode)
 			}
 		}

@@ -79,7 +79,7 @@ func TestInstall(t *testing.T) {
 			if !strings.Contains(said, dir+" is not in your PATH") && !strings.Contains(said, "another purser") {
 				t.Errorf("%v says nothing of PATH:\n%s", shell, said)
 			}
-			requireAlone(t, dir, "purser")
+			requireAlone(t, dir, "purser", "purser-sandbox")
 			installed = filepath.Join(dir, "purser")
 		}
 	}
@@ -198,7 +198,7 @@ func TestInstallWithWget(t *testing.T) {
 	if _, err := earlier.Read(first); err != nil || string(first) != "an earlier one" {
 		t.Errorf("the earlier file now has %q, %v", first, err)
 	}
-	requireAlone(t, into, "purser")
+	requireAlone(t, into, "purser", "purser-sandbox")
 }
 
 // requireAlone fails unless a folder has these files only. It need not exist if there are none.
@@ -243,5 +243,5 @@ func TestInstallForOneself(t *testing.T) {
 	if err != nil || !strings.Contains(string(said), "installed "+home+"/.local/bin/purser: ") {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	requireAlone(t, filepath.Join(home, ".local/bin"), "purser")
+	requireAlone(t, filepath.Join(home, ".local/bin"), "purser", "purser-sandbox")
 }

@@ -13,7 +13,7 @@ import (
 
 // packaged are files that both packages have.
 var packaged = []string{
-	"/usr/bin/purser", "/etc/purser/Caddyfile", "/etc/purser/purser.env", "/usr/lib/systemd/system/purser.service",
+	"/usr/bin/purser", "/usr/bin/purser-sandbox", "/etc/purser/Caddyfile", "/etc/purser/purser.env", "/usr/lib/systemd/system/purser.service",
 	"/usr/lib/sysusers.d/purser.conf", "/usr/share/doc/purser/NOTICES", "/usr/share/man/man8/purser.8.gz",
 	"/usr/share/bash-completion/completions/purser", "/usr/share/fish/vendor_completions.d/purser.fish",
 }
@@ -34,7 +34,7 @@ func TestDeb(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		for name, want := range map[string]fs.FileMode{"usr/bin/purser": 0o755, "etc/purser/purser.env": 0o640, "etc/purser/Caddyfile": 0o644} {
+		for name, want := range map[string]fs.FileMode{"usr/bin/purser": 0o755, "usr/bin/purser-sandbox": 0o755, "etc/purser/purser.env": 0o640, "etc/purser/Caddyfile": 0o644} {
 			if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s has mode %v, %v", name, info.Mode(), err)
 			}

@@ -1,8 +1,8 @@
-// Command licences lists the licences of everything that is linked into a Go program, and fails if one of them is
-// neither known nor allowed: licences [-root DIR] [-notices FILE] BINARY
+// Command licences lists the licences of everything that is linked into Go programs, and fails if one of them is
+// neither known nor allowed: licences [-root DIR] [-notices FILE] BINARY…
 //
-// The program itself lists its modules. Their texts come from the module cache. If a module has several in its root, all
-// of them count. -notices writes all texts to a file, which must accompany the program.
+// The programs themselves list their modules. Their texts come from the module cache. If a module has several in its
+// root, all of them count. -notices writes all texts to a file, which must accompany the programs.
 //
 // google/go-licenses is not used: it reads sources and not the program, which xcaddy may have built from others. It leaves
 // out Go's library and NOTICE files, and takes one text of a module. For go-ethereum, that is the GPL of its commands and
@@ -48,6 +48,23 @@ var exceptions = map[string][]string{
 	"github.com/alecthomas/chroma/v2": {"OFL-1.1"},
 }
 
+// headed names a file of a module that has no text of its licence. The head of the file says that it is the MIT licence.
+var headed = map[string]string{"github.com/holiman/bloomfilter/v2": "bloomfilter.go"}
+
+const mit = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
+rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
+Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+`
+
 // enough is the percentage of a file that must be the text of licences. The rest names authors.
 const enough = 60
 
@@ -68,20 +85,26 @@ func main() {
 	root := flag.String("root", ".", "checkout of the program's own module, and of those that are replaced by it")
 	notices := flag.String("notices", "", "file to write all texts to")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: licences [-root DIR] [-notices FILE] BINARY")
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: licences [-root DIR] [-notices FILE] BINARY…")
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), *root, *notices); err != nil {
+	if err := run(flag.Args(), *root, *notices); err != nil {
 		fmt.Fprintf(os.Stderr, "licences: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(binary, root, notices string) error {
-	parts, err := linked(binary, root)
-	if err != nil {
-		return err
+func run(binaries []string, root, notices string) error {
+	var parts []*part
+	for _, binary := range binaries {
+		list, err := linked(binary, root)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, slices.DeleteFunc(list, func(p *part) bool {
+			return slices.ContainsFunc(parts, func(one *part) bool { return one.path == p.path && one.version == p.version })
+		})...)
 	}
 	var problems []error
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -126,6 +149,14 @@ func linked(binary, root string) ([]*part, error) {
 		p := &part{path: m.Path, version: used.Version}
 		if p.texts, err = read(dir); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Path, err)
+		}
+		if file := headed[m.Path]; file != "" {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.Path, err)
+			}
+			head, _, _ := bytes.Cut(text, []byte("\npackage "))
+			p.texts["LICENSE"] = slices.Concat(head, []byte("\n\n"), []byte(mit))
 		}
 		parts = append(parts, p)
 	}
