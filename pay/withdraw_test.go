@@ -226,8 +226,11 @@ func TestPlanIsWhatTheOrderGets(t *testing.T) {
 	w := newPurse(t, 100_000, nil)
 	first := w.mustWithdraw(w.order(some(100)))
 	for i := range 1001 {
-		w.mustBuy(fmt.Sprintf("https://api.example.com/%d", i), "1", "", true)
+		a := must(w.payer.Open(t.Context(), w.proxied(fmt.Sprintf("https://api-%d.example.com/", i), "1", "")))
+		w.sellerMoves(a.Payload())
+		a.Finish(true)
 	}
+	w.idle()
 	plan := must(treasury.Of(w.payer).PlanWithdrawal(t.Context(), w.order(some(100))))
 	if plan.Repeats == nil || plan.Repeats.ID != first.Payment.ID || plan.Amount != first.Payment.Terms.Amount {
 		t.Errorf("the plan repeats %+v", plan.Repeats)
