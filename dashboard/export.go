@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -140,7 +141,7 @@ func (e export) page(p pay.SpendPage) error {
 		}
 		for i := range row {
 			if i != 2 { // the amount is a number of ours
-				row[i] = inert(row[i])
+				row[i] = bookkeeping.Inert(row[i])
 			}
 		}
 		rows = append(rows, row)
@@ -165,22 +166,4 @@ func (e export) rows(rows [][]string) error {
 		return err
 	}
 	return nil
-}
-
-// formula lists the characters that begin a formula in spreadsheets, or that may precede one.
-const formula = "=+-@|%\t\r\n＝＋－＠"
-
-// inert puts an apostrophe before every possible formula of a cell. Spreadsheets with a decimal
-// comma split this file at semicolons or tabs, even inside a cell. A formula may therefore begin
-// behind any of these.
-func inert(cell string) string {
-	var b strings.Builder
-	done := 0
-	for i, c := range cell {
-		if strings.ContainsRune(formula, c) && (i == 0 || strings.IndexByte(";\t\r\n", cell[i-1]) >= 0) {
-			b.WriteString(cell[done:i] + "'")
-			done = i
-		}
-	}
-	return b.String() + cell[done:]
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -150,7 +151,7 @@ func (d *dashboard) exportDeclined(r *http.Request, v visit) (answer, error) {
 // inertCells makes a row without formulas. No amount of these files is negative.
 func inertCells(cells ...string) []string {
 	for i := range cells {
-		cells[i] = inert(cells[i])
+		cells[i] = bookkeeping.Inert(cells[i])
 	}
 	return cells
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
@@ -109,12 +108,7 @@ func spendBy(a *asking, by string) error {
 
 func (out grouped) print(a *asking) error {
 	if a.json {
-		text, err := json.MarshalIndent(out, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = a.OutOrStdout().Write(append(plainJSON(text), '\n'))
-		return err
+		return show(a.OutOrStdout(), true, out, nil)
 	}
 	var rows rowWriter
 	if a.csv {

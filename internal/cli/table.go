@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/purserpay/purser/internal/bookkeeping"
 )
 
 // table prints rows of cells in columns. Cells hold what sellers and agents wrote: nothing in them
@@ -64,33 +66,14 @@ func plainJSON(text []byte) []byte {
 	return out
 }
 
-// formula are the characters by which spreadsheets take a text for a formula, or for what comes
-// before one.
-const formula = "=+-@|%\t\r\n＝＋－＠"
-
-// inert keeps spreadsheets, and terminals, from doing anything with a text but show it.
-// Where the decimal point is a comma, they split at semicolons: a formula may begin behind one.
-func inert(text string) string {
-	var b strings.Builder
-	begins := true
-	for _, r := range text {
-		if begins && strings.ContainsRune(formula, r) {
-			b.WriteByte('\'')
-		}
-		begins = strings.ContainsRune(";\t\r\n", r)
-		b.WriteRune(r)
-	}
-	return label(b.String())
-}
-
-// csvTable writes rows of CSV whose cells are numbers or inert.
+// csvTable writes rows of CSV. A cell that is no number steers neither spreadsheets nor terminals.
 type csvTable struct{ *csv.Writer }
 
 func (c csvTable) row(values ...string) {
 	safe := make([]string, len(values))
 	for i, v := range values {
 		if safe[i] = v; strings.Trim(strings.TrimPrefix(v, "-"), "0123456789.") != "" {
-			safe[i] = inert(v)
+			safe[i] = label(bookkeeping.Inert(v))
 		}
 	}
 	_ = c.Write(safe) // Flush returns the error
