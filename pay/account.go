@@ -85,23 +85,36 @@ func (l Link) Apply(k Key, org Organization, known bool, keys []Key) (Key, error
 	return k, nil
 }
 
+// AccountReader reads accounts, their sessions, and what their organizations have.
+type AccountReader interface {
+	// Account finds an account by id: ErrAccountNotFound.
+	Account(ctx context.Context, id string) (Account, error)
+	// Session finds a session, also an expired one that was not swept yet: ErrSessionNotFound.
+	Session(ctx context.Context, id string) (Session, error)
+	// OrganizationKeys lists an organization's keys, oldest first.
+	OrganizationKeys(ctx context.Context, orgID string) ([]Key, error)
+	// OrganizationWallets lists the live wallets of an organization's keys, oldest first.
+	OrganizationWallets(ctx context.Context, orgID string) ([]Wallet, error)
+	// Organizations lists organizations by id from behind the id after ("" is the beginning);
+	// at most 1,000 at a time.
+	Organizations(ctx context.Context, after string, limit int) ([]Organization, error)
+}
+
 // Accounts keeps accounts, their sessions, and what their organizations have. While free disk is
 // short, its writes fail with ErrUnavailable, except those that take something away.
 type Accounts interface {
+	AccountReader
+
 	// Enroll finds the account of an identity, by issuer and subject, and updates the provider's
 	// claims. If there is none, it makes the account, an organization on the free plan and its
 	// first key in one step. first is true for a new account. An account that has no organization
 	// gets the enrollment's. It fails with ErrKeyExists.
 	Enroll(ctx context.Context, e Enrollment) (a Account, first bool, err error)
-	// Account finds an account by id: ErrAccountNotFound.
-	Account(ctx context.Context, id string) (Account, error)
 	// EndSessions begins an account's next generation: ErrAccountNotFound.
 	EndSessions(ctx context.Context, accountID string) (Account, error)
 
 	// PutSession stores a session, or replaces it.
 	PutSession(ctx context.Context, s Session) error
-	// Session finds a session, also an expired one that was not swept yet: ErrSessionNotFound.
-	Session(ctx context.Context, id string) (Session, error)
 	// DeleteSession removes a session, if it is there.
 	DeleteSession(ctx context.Context, id string) error
 	// ExpireSessions removes sessions whose time is over, at most limit of them, and returns
@@ -114,13 +127,6 @@ type Accounts interface {
 	LinkKey(ctx context.Context, l Link) (Key, error)
 	// RevealKey decrypts the plaintext of a claimed key: ErrKeyNotFound, ErrNotRevealable.
 	RevealKey(ctx context.Context, keyID string) (string, error)
-	// OrganizationKeys lists an organization's keys, oldest first.
-	OrganizationKeys(ctx context.Context, orgID string) ([]Key, error)
-	// OrganizationWallets lists the live wallets of an organization's keys, oldest first.
-	OrganizationWallets(ctx context.Context, orgID string) ([]Wallet, error)
-	// Organizations lists organizations by id from behind the id after ("" is the beginning);
-	// at most 1,000 at a time.
-	Organizations(ctx context.Context, after string, limit int) ([]Organization, error)
 	// SetPlan moves an organization to a plan. What it has beyond the plan's limits stays;
 	// nothing is added to it. ErrOrganizationNotFound.
 	SetPlan(ctx context.Context, orgID string, plan PlanName) (Organization, error)

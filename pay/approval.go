@@ -159,13 +159,19 @@ func (q ApprovalAnswering) Apply(ctx context.Context, a Approval) (_ Approval, c
 	return a, true, nil
 }
 
-// Approvals keeps approvals. Begin writes them: see [Begun.Approval].
-type Approvals interface {
+// ApprovalReader reads approvals.
+type ApprovalReader interface {
 	// Approval finds an approval: ErrApprovalNotFound.
 	Approval(ctx context.Context, id string) (Approval, error)
 	// Approvals lists approvals, newest first, at a cost of those that it lists. Pending ones come by the
 	// end of their time, the latest first. ErrApprovalNotFound for a q.Before that is not there.
 	Approvals(ctx context.Context, q ApprovalQuery) ([]Approval, error)
+}
+
+// Approvals keeps approvals. Begin writes them: see [Begun.Approval].
+type Approvals interface {
+	ApprovalReader
+
 	// AnswerApproval writes a person's answer: see [ApprovalAnswering.Apply]. The audit has it.
 	// ErrApprovalNotFound.
 	AnswerApproval(ctx context.Context, q ApprovalAnswering) (Approval, error)

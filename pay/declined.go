@@ -23,14 +23,20 @@ type Declined struct {
 	Detail string
 }
 
-// DeclineBook keeps counts of declined requests.
-type DeclineBook interface {
-	// AddDeclines adds counts to those of their keys and days, by [AddDeclined]. It drops the counts of
-	// keys that do not exist, and days of these keys that are MaxDeclinedDays older.
-	AddDeclines(ctx context.Context, list []Declined) error
+// DeclineReader reads what was declined.
+type DeclineReader interface {
 	// Declines lists what was declined to keys from one UTC day to another, in no order, at a cost of keys
 	// times days. An empty id stands for requests without a key.
 	Declines(ctx context.Context, keyIDs []string, from, to time.Time) ([]Declined, error)
+}
+
+// DeclineBook keeps counts of declined requests.
+type DeclineBook interface {
+	DeclineReader
+
+	// AddDeclines adds counts to those of their keys and days, by [AddDeclined]. It drops the counts of
+	// keys that do not exist, and days of these keys that are MaxDeclinedDays older.
+	AddDeclines(ctx context.Context, list []Declined) error
 }
 
 const (

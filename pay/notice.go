@@ -125,23 +125,29 @@ type Delivery struct {
 // Nothing was written.
 var ErrDeliveryChanged = errors.New("the destination of notices has changed meanwhile")
 
-// Outbox keeps notices until their destinations have them. Notices of a decision or an outcome come
-// from [Begun.Notices] and [Effects.Notices] and are written in its transaction.
-type Outbox interface {
-	// AddNotices writes notices by [WriteNotices].
-	AddNotices(ctx context.Context, list []Notice) error
+// NoticeReader reads notices, their marks and their destinations.
+type NoticeReader interface {
 	// Mark is [NoticeBook.Mark].
 	Mark(ctx context.Context, name string) (NoticeMark, error)
-	// SetMarks replaces marks that calls of a key read. One without an Until is forgotten.
-	SetMarks(ctx context.Context, keyID string, marks map[string]NoticeMark, now time.Time) error
-	// ForgetNotice forgets a Once, so that the next notice with it is told. It need not be known.
-	ForgetNotice(ctx context.Context, once string) error
 	// Notices lists notices, newest first; the last NoticesKept are kept.
 	Notices(ctx context.Context, q NoticeQuery) ([]Notice, error)
 	// NoticesAfter lists the notices with higher numbers than one, oldest first; at most 1,000.
 	NoticesAfter(ctx context.Context, number uint64, limit int) ([]Notice, error)
 	// Deliveries lists the destinations that are known, by name.
 	Deliveries(ctx context.Context) ([]Delivery, error)
+}
+
+// Outbox keeps notices until their destinations have them. Notices of a decision or an outcome come
+// from [Begun.Notices] and [Effects.Notices] and are written in its transaction.
+type Outbox interface {
+	NoticeReader
+
+	// AddNotices writes notices by [WriteNotices].
+	AddNotices(ctx context.Context, list []Notice) error
+	// SetMarks replaces marks that calls of a key read. One without an Until is forgotten.
+	SetMarks(ctx context.Context, keyID string, marks map[string]NoticeMark, now time.Time) error
+	// ForgetNotice forgets a Once, so that the next notice with it is told. It need not be known.
+	ForgetNotice(ctx context.Context, once string) error
 	// ClaimDelivery lets its caller send to a destination until the next SetDelivery, for NoticeClaimTime
 	// at most by the store's clock. It reports false if another sender has a claim, or if the Version is
 	// not d's any more.

@@ -16,10 +16,16 @@ import (
 // lost commits does not know what they were. Until the chain has told, the store is in reconcile mode: purser pays nothing new, and sends nothing again that the backup left
 // open, because its outcome may be missing.
 
-// Reconciler is the part of a store that remembers the backup that it was restored from.
-type Reconciler interface {
+// RestoreReader reads what is to be reconciled.
+type RestoreReader interface {
 	// Restored says what is to be reconciled. Nil: nothing, and payments may begin.
 	Restored(ctx context.Context) (*Restore, error)
+}
+
+// Reconciler is the part of a store that remembers the backup that it was restored from.
+type Reconciler interface {
+	RestoreReader
+
 	// Reconcile books payments that the chain told of, each settled and with an EventID, and how
 	// far a network was read, in one step. It returns those that the store did not have, by From
 	// and Nonce. ErrNotReconciling.

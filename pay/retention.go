@@ -14,11 +14,17 @@ import (
 // then, and the days and months in which they counted against limits are over.
 const MinRetain = 2 * RetainPayload
 
-// Archive lists closed payments and removes them.
-type Archive interface {
+// ArchiveReader reads closed payments.
+type ArchiveReader interface {
 	// ClosedPayments lists the payments of all keys that [ClosedQuery.Wants] with their spend events,
 	// oldest first. A call looks at a bounded number of rows.
 	ClosedPayments(ctx context.Context, q ClosedQuery) (ClosedPage, error)
+}
+
+// Archive lists closed payments and removes them.
+type Archive interface {
+	ArchiveReader
+
 	// RemovePayments removes payments that [Removal.Removes], oldest first, with their spend events
 	// and all index entries, in one step. Counters and the sums of days stay. The number of the
 	// last attempt under an idempotency key stays: no nonce is derived twice. A call looks at a

@@ -10,10 +10,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SafeBlocks is the part of a store that keeps the last safe block of each network.
-type SafeBlocks interface {
+// SafeBlockReader reads the safe blocks that are kept.
+type SafeBlockReader interface {
 	// SafeBlock returns the block that is kept for a network; nil: none.
 	SafeBlock(ctx context.Context, network string) (*ChainBlock, error)
+}
+
+// SafeBlocks is the part of a store that keeps the last safe block of each network.
+type SafeBlocks interface {
+	SafeBlockReader
+
 	// KeepSafeBlock keeps a later block in the place of the one that was found, nil for none. It
 	// does nothing if another one is kept by now, or if the block is not later.
 	KeepSafeBlock(ctx context.Context, network string, found *ChainBlock, later ChainBlock) error

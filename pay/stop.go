@@ -71,17 +71,23 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 	return k, true, nil
 }
 
+// StopReader reads the pause of everything, and the deployment's keys.
+type StopReader interface {
+	// Pause returns the pause of everything, nil for none.
+	Pause(ctx context.Context) (*Pause, error)
+	// DeploymentKeys lists the ids of the deployment's own keys, the last one last; at most 100.
+	DeploymentKeys(ctx context.Context) ([]string, error)
+}
+
 // Stops keeps pauses, and the deployment's own keys. Its writes are in the audit: see [WithActor].
 type Stops interface {
+	StopReader
+
 	// StopKey applies a stop to a key: see [KeyStop.Apply], whose errors are returned as they
 	// are. Begin sees the change at once. ErrKeyNotFound.
 	StopKey(ctx context.Context, keyID string, s KeyStop) (Key, error)
-	// Pause returns the pause of everything, nil for none.
-	Pause(ctx context.Context) (*Pause, error)
 	// SetPause pauses everything, or, with nil, ends that. Begin sees the change at once.
 	SetPause(ctx context.Context, p *Pause) error
-	// DeploymentKeys lists the ids of the deployment's own keys, the last one last; at most 100.
-	DeploymentKeys(ctx context.Context) ([]string, error)
 	// SetDeploymentKey puts an id at the end of DeploymentKeys.
 	SetDeploymentKey(ctx context.Context, keyID string) error
 }

@@ -32,13 +32,13 @@ func (b *Books) ApprovalsIn(ctx context.Context, s Scope, q pay.ApprovalQuery) (
 	if q.Now.IsZero() {
 		q.Now = b.now()
 	}
-	return b.store.Approvals(ctx, q)
+	return b.reader.Approvals(ctx, q)
 }
 
 // ApprovalIn finds an approval of one of a scope's keys: ErrApprovalNotFound, also for one that the
 // scope does not see.
 func (b *Books) ApprovalIn(ctx context.Context, s Scope, id string) (pay.Approval, error) {
-	a, err := b.store.Approval(ctx, id)
+	a, err := b.reader.Approval(ctx, id)
 	if err != nil {
 		return pay.Approval{}, err
 	}

@@ -64,7 +64,7 @@ func (b *Books) visitBookings(ctx context.Context, s Scope, q BookingQuery, visi
 		list.Before = before
 		if before == "" {
 			page.Entries = newest
-		} else if page, err = b.store.ListSpend(ctx, ids, list); err != nil {
+		} else if page, err = b.reader.ListSpend(ctx, ids, list); err != nil {
 			return err
 		}
 		for _, e := range slices.Backward(page.Entries) {
@@ -84,7 +84,7 @@ func (b *Books) visitBookings(ctx context.Context, s Scope, q BookingQuery, visi
 func (b *Books) pagesOf(ctx context.Context, ids []string, list pay.OrganizationSpendQuery) (cursors []string, newest []pay.SpendEntry, err error) {
 	cursors = []string{""}
 	for {
-		page, err := b.store.ListSpend(ctx, ids, list)
+		page, err := b.reader.ListSpend(ctx, ids, list)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -189,7 +189,7 @@ func (b *Books) ownWallets(ctx context.Context, s Scope, id string) (own []pay.W
 	for _, k := range keys {
 		seen[k.ID] = true
 	}
-	all, err := everything(func(after string, limit int) ([]pay.Wallet, error) { return b.store.AllWallets(ctx, after, limit) },
+	all, err := everything(func(after string, limit int) ([]pay.Wallet, error) { return b.reader.AllWallets(ctx, after, limit) },
 		func(w pay.Wallet) string { return w.ID })
 	for _, w := range all {
 		if w.Address != nil && seen[w.KeyID] && (id == "" || w.ID == id) {
@@ -206,7 +206,7 @@ const maxOpen = 10_000
 func (b *Books) openPayments(ctx context.Context, network string) (map[x402.Address][]bookkeeping.OpenPayment, error) {
 	found := map[x402.Address][]bookkeeping.OpenPayment{}
 	for before, count := "", 0; count < maxOpen; {
-		page, err := b.store.AllPayments(ctx, pay.LabelQuery{Label: string(pay.Open), Before: before, Limit: pageSize(500)})
+		page, err := b.reader.AllPayments(ctx, pay.LabelQuery{Label: string(pay.Open), Before: before, Limit: pageSize(500)})
 		if err != nil {
 			return nil, fmt.Errorf("open payments: %w", err)
 		}

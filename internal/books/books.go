@@ -51,6 +51,7 @@ type lists interface {
 // Books keeps keys, wallets, organizations, accounts and sessions. It is safe for concurrent use.
 type Books struct {
 	lists
+	reader     pay.StoreReader // for what only reads
 	store      pay.Store
 	wallets    pay.Wallets
 	now        pay.Clock
@@ -71,7 +72,7 @@ func New(o Options) (*Books, error) {
 		return nil, err
 	}
 	b := &Books{
-		lists: o.Store, store: o.Store, wallets: o.Wallets, now: o.Clock, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		lists: o.Store, reader: o.Store, store: o.Store, wallets: o.Wallets, now: o.Clock, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		networks: o.Networks, plans: plans, noPlans: o.NoPlans, keyCreated: o.KeyCreated,
 	}
 	if b.now == nil {

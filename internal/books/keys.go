@@ -28,13 +28,13 @@ func (b *Books) KeyBySecret(ctx context.Context, secret string) (pay.Key, error)
 	if !pay.ValidSecret(secret) {
 		return pay.Key{}, pay.ErrKeyNotFound
 	}
-	return b.store.KeyBySecret(ctx, secret)
+	return b.reader.KeyBySecret(ctx, secret)
 }
 
 // Keys lists keys, oldest first, from behind the one with id after ("" is the beginning);
 // at most 1,000 at a time.
 func (b *Books) Keys(ctx context.Context, after string, limit int) ([]pay.Key, error) {
-	return b.store.ListKeys(ctx, after, limit)
+	return b.reader.ListKeys(ctx, after, limit)
 }
 
 // SetPolicy gives a key its own policy, or takes it away (nil). ErrKeyNotFound, *InputError.

@@ -39,21 +39,21 @@ func (b *Books) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (p
 
 // Usage counts how much of its plan an organization uses.
 func (b *Books) Usage(ctx context.Context, orgID string) (Usage, error) {
-	org, err := b.store.Organization(ctx, orgID)
+	org, err := b.reader.Organization(ctx, orgID)
 	if err != nil {
 		return Usage{}, err
 	}
-	keys, err := b.store.OrganizationKeys(ctx, orgID)
+	keys, err := b.reader.OrganizationKeys(ctx, orgID)
 	if err != nil {
 		return Usage{}, err
 	}
 	owner := pay.Key{OrganizationID: orgID}
-	wallets, err := b.store.WalletCount(ctx, owner)
+	wallets, err := b.reader.WalletCount(ctx, owner)
 	if err != nil {
 		return Usage{}, err
 	}
 	now := b.now().UTC()
-	payments, err := b.store.Counter(ctx, pay.PlaceCounter(owner.Owner(), now))
+	payments, err := b.reader.Counter(ctx, pay.PlaceCounter(owner.Owner(), now))
 	if err != nil {
 		return Usage{}, err
 	}

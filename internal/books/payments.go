@@ -11,7 +11,7 @@ import (
 
 // Payments lists the key's payments, newest first. label is a state, a flag or "".
 func (b *Books) Payments(ctx context.Context, k pay.Key, label string, limit int, before string) ([]*pay.Payment, error) {
-	return b.store.Payments(ctx, pay.PaymentQuery{KeyID: k.ID, Label: label, Limit: limit, Before: before})
+	return b.reader.Payments(ctx, pay.PaymentQuery{KeyID: k.ID, Label: label, Limit: limit, Before: before})
 }
 
 // SummaryQuery selects the spend events that a summary adds up.
@@ -41,7 +41,7 @@ func (b *Books) SummaryIn(ctx context.Context, s Scope, q SummaryQuery) (pay.Sum
 	if err != nil {
 		return pay.Summary{}, err
 	}
-	return b.store.SpendSummary(ctx, keys, pay.DayOf(q.From), pay.DayOf(q.To))
+	return b.reader.SpendSummary(ctx, keys, pay.DayOf(q.From), pay.DayOf(q.To))
 }
 
 // PaymentsIn lists payments of all keys of a scope, newest first. label is a state, a flag or "". At
@@ -51,22 +51,22 @@ func (b *Books) PaymentsIn(ctx context.Context, s Scope, label string, limit int
 		return nil, &pay.InputError{Field: "state", Reason: "neither a state nor a flag"}
 	}
 	if s.all {
-		return b.store.AllPayments(ctx, pay.LabelQuery{Label: label, Limit: pageSize(limit)})
+		return b.reader.AllPayments(ctx, pay.LabelQuery{Label: label, Limit: pageSize(limit)})
 	}
 	keys, err := b.keyIDsIn(ctx, s, "")
 	if err != nil {
 		return nil, err
 	}
-	return b.store.PaymentsOf(ctx, keys, label, pageSize(limit))
+	return b.reader.PaymentsOf(ctx, keys, label, pageSize(limit))
 }
 
 // PaymentIn finds a payment of one of a scope's keys: ErrPaymentNotFound.
 func (b *Books) PaymentIn(ctx context.Context, s Scope, id string) (*pay.Payment, error) {
-	row, err := b.store.Payment(ctx, id)
+	row, err := b.reader.Payment(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	k, err := b.store.Key(ctx, row.KeyID)
+	k, err := b.reader.Key(ctx, row.KeyID)
 	if err != nil {
 		return nil, fmt.Errorf("payment %s: %w", id, err)
 	}
@@ -86,7 +86,7 @@ func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 	for _, id := range keys {
 		n, sum := pay.PendingCounters(id)
 		for c, to := range map[pay.Counter]*x402.Amount{n: &all.Count, sum: &all.Amount} {
-			one, err := b.store.Counter(ctx, c)
+			one, err := b.reader.Counter(ctx, c)
 			if err != nil {
 				return all, err
 			}
@@ -98,7 +98,7 @@ func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 
 // AnyPayment finds a payment of any key: ErrPaymentNotFound. For operators.
 func (b *Books) AnyPayment(ctx context.Context, id string) (*pay.Payment, error) {
-	return b.store.Payment(ctx, id)
+	return b.reader.Payment(ctx, id)
 }
 
 // DeclinesIn lists what was declined to a scope's keys from one UTC day to another, in no order.
@@ -114,7 +114,7 @@ func (b *Books) DeclinesIn(ctx context.Context, s Scope, q SummaryQuery) ([]pay.
 	if s.all && q.KeyID == "" {
 		keys = append(keys, "")
 	}
-	return b.store.Declines(ctx, keys, q.From, q.To)
+	return b.reader.Declines(ctx, keys, q.From, q.To)
 }
 
 // PaymentListIn lists payments of a scope's keys, or of one of them, newest first, in pages of at
@@ -125,7 +125,7 @@ func (b *Books) PaymentListIn(ctx context.Context, s Scope, keyID string, f pay.
 		return pay.PaymentPage{}, err
 	}
 	f.Limit = pageSize(f.Limit)
-	return b.store.ListPayments(ctx, keys, f)
+	return b.reader.ListPayments(ctx, keys, f)
 }
 
 // SumPaymentsIn adds up the payments that PaymentListIn lists, of a bounded number of rows: see
@@ -135,7 +135,7 @@ func (b *Books) SumPaymentsIn(ctx context.Context, s Scope, keyID string, f pay.
 	if err != nil {
 		return pay.Totals{}, err
 	}
-	return b.store.SumPayments(ctx, keys, f)
+	return b.reader.SumPayments(ctx, keys, f)
 }
 
 // filterIn checks a filter and returns the keys of a scope that it selects.

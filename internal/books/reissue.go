@@ -20,7 +20,7 @@ func (b *Books) ReissueKey(ctx context.Context, keyID string) (pay.Key, string, 
 
 // ExecSecret finds the exec key with its secret: ErrKeyNotFound.
 func (b *Books) ExecSecret(ctx context.Context) (pay.Key, string, error) {
-	k, err := b.store.ExecKey(ctx)
+	k, err := b.reader.ExecKey(ctx)
 	if err != nil {
 		return pay.Key{}, "", err
 	}

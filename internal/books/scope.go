@@ -58,19 +58,19 @@ func everything[T any](list func(after string, limit int) ([]T, error), id func(
 func (b *Books) KeysIn(ctx context.Context, s Scope) ([]pay.Key, error) {
 	switch {
 	case s.all:
-		return everything(func(after string, limit int) ([]pay.Key, error) { return b.store.ListKeys(ctx, after, limit) },
+		return everything(func(after string, limit int) ([]pay.Key, error) { return b.reader.ListKeys(ctx, after, limit) },
 			func(k pay.Key) string { return k.ID })
 	case s.organization == "":
 		return nil, nil
 	}
-	return b.store.OrganizationKeys(ctx, s.organization)
+	return b.reader.OrganizationKeys(ctx, s.organization)
 }
 
 // KeyPage lists at most limit keys of a scope, oldest first, from behind the one with id after ("" is
 // the beginning). next is the id to go on from; "" at the end.
 func (b *Books) KeyPage(ctx context.Context, s Scope, after string, limit int) (keys []pay.Key, next string, err error) {
 	if s.all {
-		keys, err = b.store.ListKeys(ctx, after, limit+1)
+		keys, err = b.reader.ListKeys(ctx, after, limit+1)
 	} else if keys, err = b.KeysIn(ctx, s); err == nil {
 		keys = slices.DeleteFunc(keys, func(k pay.Key) bool { return k.ID <= after })
 	}
@@ -96,7 +96,7 @@ func (b *Books) WalletPage(ctx context.Context, s Scope, after string, limit int
 		if !s.all || len(live) > limit {
 			break
 		}
-		page, err := b.store.AllWallets(ctx, after, listPage)
+		page, err := b.reader.AllWallets(ctx, after, listPage)
 		if err != nil {
 			return nil, "", err
 		}
@@ -124,7 +124,7 @@ func (b *Books) WalletPage(ctx context.Context, s Scope, after string, limit int
 
 // KeyIn finds a key of a scope: ErrKeyNotFound, also for a key that the scope does not see.
 func (b *Books) KeyIn(ctx context.Context, s Scope, keyID string) (pay.Key, error) {
-	k, err := b.store.Key(ctx, keyID)
+	k, err := b.reader.Key(ctx, keyID)
 	if err == nil && !s.sees(k) {
 		return pay.Key{}, pay.ErrKeyNotFound
 	}
@@ -149,7 +149,7 @@ func (b *Books) keyIDsIn(ctx context.Context, s Scope, keyID string) ([]string, 
 func (b *Books) WalletsIn(ctx context.Context, s Scope) ([]pay.Wallet, error) {
 	switch {
 	case s.all:
-		all, err := everything(func(after string, limit int) ([]pay.Wallet, error) { return b.store.AllWallets(ctx, after, limit) },
+		all, err := everything(func(after string, limit int) ([]pay.Wallet, error) { return b.reader.AllWallets(ctx, after, limit) },
 			func(w pay.Wallet) string { return w.ID })
 		live := all[:0]
 		for _, w := range all {
@@ -161,7 +161,7 @@ func (b *Books) WalletsIn(ctx context.Context, s Scope) ([]pay.Wallet, error) {
 	case s.organization == "":
 		return nil, nil
 	}
-	return b.store.OrganizationWallets(ctx, s.organization)
+	return b.reader.OrganizationWallets(ctx, s.organization)
 }
 
 // UsageIn counts what a scope uses. No plan bounds the operator, and no quota is the operator's.
@@ -196,7 +196,7 @@ func (b *Books) AuditIn(ctx context.Context, s Scope, q pay.AuditQuery) ([]pay.A
 	case !s.all:
 		q.OrganizationID = s.organization
 	}
-	list, err := b.store.AuditEntries(ctx, q)
+	list, err := b.reader.AuditEntries(ctx, q)
 	seen := list[:0]
 	for _, e := range list {
 		if s.all || e.OrganizationID == s.organization {

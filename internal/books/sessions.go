@@ -27,7 +27,7 @@ func (b *Books) PutSession(ctx context.Context, s pay.Session) error {
 
 // Session finds a session that has not expired: ErrSessionNotFound.
 func (b *Books) Session(ctx context.Context, id string) (pay.Session, error) {
-	s, err := b.store.Session(ctx, id)
+	s, err := b.reader.Session(ctx, id)
 	if err == nil && !b.now().Before(s.Expires) {
 		return pay.Session{}, pay.ErrSessionNotFound
 	}

@@ -18,13 +18,13 @@ func (b *Books) Spend(ctx context.Context, k pay.Key, q pay.SpendQuery) ([]pay.S
 	if err := checkTask(q.Task); err != nil {
 		return nil, Pending{}, err
 	}
-	events, err := b.store.SpendEvents(ctx, k.ID, q)
+	events, err := b.reader.SpendEvents(ctx, k.ID, q)
 	if err != nil {
 		return nil, Pending{}, err
 	}
 	n, sum := pay.PendingCounters(k.ID)
-	count, err1 := b.store.Counter(ctx, n)
-	amount, err2 := b.store.Counter(ctx, sum)
+	count, err1 := b.reader.Counter(ctx, n)
+	amount, err2 := b.reader.Counter(ctx, sum)
 	return events, Pending{Count: count, Amount: amount}, errors.Join(err1, err2)
 }
 
@@ -39,7 +39,7 @@ func (b *Books) SpendIn(ctx context.Context, s Scope, q pay.OrganizationSpendQue
 		return pay.SpendPage{}, err
 	}
 	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
-	return b.store.ListSpend(ctx, keys, q)
+	return b.reader.ListSpend(ctx, keys, q)
 }
 
 // pageSize bounds the rows of a page: 50 by default, 500 at most.
@@ -57,7 +57,7 @@ func (b *Books) AnySpend(ctx context.Context, keyIDs []string, q pay.Organizatio
 		return pay.SpendPage{}, err
 	}
 	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
-	return b.store.ListSpend(ctx, keyIDs, q)
+	return b.reader.ListSpend(ctx, keyIDs, q)
 }
 
 // checkTask finds what is wrong with the task that a list is filtered by: *InputError. "" is any.
@@ -78,7 +78,7 @@ func (b *Books) SumSpendIn(ctx context.Context, s Scope, q pay.OrganizationSpend
 		return pay.Totals{}, err
 	}
 	q.Host = pay.RecordedHost(q.Host)
-	return b.store.SumSpend(ctx, keys, q)
+	return b.reader.SumSpend(ctx, keys, q)
 }
 
 // VisitSpendIn visits the daily sums of a scope's keys: see [pay.SpendBook]. ErrKeyNotFound.
@@ -87,5 +87,5 @@ func (b *Books) VisitSpendIn(ctx context.Context, s Scope, keyID string, from, t
 	if err != nil {
 		return err
 	}
-	return b.store.VisitSpendDays(ctx, keys, from, to, visit)
+	return b.reader.VisitSpendDays(ctx, keys, from, to, visit)
 }

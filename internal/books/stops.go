@@ -46,7 +46,7 @@ func (b *Books) ResumeAll(ctx context.Context) error {
 }
 
 // Paused returns the pause of all keys; nil: there is none.
-func (b *Books) Paused(ctx context.Context) (*pay.Pause, error) { return b.store.Pause(ctx) }
+func (b *Books) Paused(ctx context.Context) (*pay.Pause, error) { return b.reader.Pause(ctx) }
 
 // Deploy records a key as the deployment's own.
 func (b *Books) Deploy(ctx context.Context, k pay.Key) error {
@@ -56,13 +56,13 @@ func (b *Books) Deploy(ctx context.Context, k pay.Key) error {
 // Replaced lists the deployment's earlier keys that are not revoked. Programs that still hold one of
 // them can pay.
 func (b *Books) Replaced(ctx context.Context) ([]pay.Key, error) {
-	ids, err := b.store.DeploymentKeys(ctx)
+	ids, err := b.reader.DeploymentKeys(ctx)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
 	var keys []pay.Key
 	for _, id := range ids[:len(ids)-1] {
-		k, err := b.store.Key(ctx, id)
+		k, err := b.reader.Key(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("key %s, which was the deployment's: %w", id, err)
 		}

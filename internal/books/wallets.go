@@ -26,7 +26,7 @@ func (b *Books) CreateWalletIfHas(ctx context.Context, k pay.Key, network string
 
 // WalletCount counts the live wallets that a key owns, or its organization.
 func (b *Books) WalletCount(ctx context.Context, k pay.Key) (int, error) {
-	return b.store.WalletCount(ctx, k)
+	return b.reader.WalletCount(ctx, k)
 }
 
 // addWallet stores a wallet that provide makes.
@@ -78,13 +78,13 @@ func (b *Books) createWallet(ctx context.Context, k pay.Key, id, network string,
 func (b *Books) roomForWallet(ctx context.Context, k pay.Key) error {
 	limit := pay.UnclaimedWallets
 	if k.Claimed() {
-		org, err := b.store.Organization(ctx, k.OrganizationID)
+		org, err := b.reader.Organization(ctx, k.OrganizationID)
 		if err != nil {
 			return err
 		}
 		limit = b.plans.Of(org.Plan).Wallets
 	}
-	have, err := b.store.WalletCount(ctx, k)
+	have, err := b.reader.WalletCount(ctx, k)
 	if err == nil && have >= limit {
 		err = pay.ErrWalletLimit
 	}
@@ -96,7 +96,7 @@ func (b *Books) Provider() string { return b.wallets.Name() }
 
 // ListWallets lists the live wallets that the key may use, in the order in which they pay.
 func (b *Books) ListWallets(ctx context.Context, k pay.Key) ([]pay.Wallet, error) {
-	return b.store.Wallets(ctx, k.ID)
+	return b.reader.Wallets(ctx, k.ID)
 }
 
 // DeleteWallet hides a wallet of the key and stops its use: ErrWalletNotFound.
@@ -106,7 +106,7 @@ func (b *Books) DeleteWallet(ctx context.Context, k pay.Key, id string) error {
 
 // WalletIn finds a live wallet of a scope's keys: ErrWalletNotFound.
 func (b *Books) WalletIn(ctx context.Context, s Scope, id string) (pay.Wallet, error) {
-	w, err := b.store.Wallet(ctx, id)
+	w, err := b.reader.Wallet(ctx, id)
 	if err != nil {
 		return pay.Wallet{}, err
 	}

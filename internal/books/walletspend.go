@@ -28,7 +28,7 @@ func (b *Books) WalletSpend(ctx context.Context, walletIDs []string) (map[string
 	all := make(map[string]WalletSpend, len(walletIDs))
 	today := pay.DayOf(b.now())
 	week := today.AddDate(0, 0, -WeekDays)
-	err := b.store.VisitWalletDays(ctx, walletIDs, today.AddDate(0, 0, -MonthDays), today, func(id string, d pay.WalletDay) {
+	err := b.reader.VisitWalletDays(ctx, walletIDs, today.AddDate(0, 0, -MonthDays), today, func(id string, d pay.WalletDay) {
 		s := all[id]
 		s.Withdrawn.Add(d.Withdrawn)
 		switch {

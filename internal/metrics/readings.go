@@ -35,7 +35,7 @@ const (
 type Source struct {
 	Payer    *pay.Payer
 	Books    *books.Books
-	Store    pay.Store
+	Store    pay.StoreReader
 	Chain    pay.Chain // nil without an RPC
 	Networks []x402.Network
 	Key      string // secret of the deployment's key; "" without one
