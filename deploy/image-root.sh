@@ -1,8 +1,7 @@
 #!/bin/sh
 # Lays out the files of the image: deploy/image-root.sh BINARY OUTPUT
 #
-# BINARY is purser, with purser-sandbox beside it. OUTPUT/root belongs to root in the image,
-# OUTPUT/owned to the user that purser runs as.
+# OUTPUT/root belongs to root in the image, OUTPUT/owned to the user that purser runs as.
 # Certificates of the public authorities are taken from CA_BUNDLE, else from where Linux
 # distributions keep them. Licences of what is linked in come from NOTICES, if it is given.
 set -eu
@@ -27,7 +26,6 @@ umask 022
 rm -rf "$out"
 mkdir -p "$out/root/usr/bin" "$out/root/usr/share/doc/purser" "$out/root/etc/purser" "$out/root/etc/ssl/certs"
 install -m 0755 "$binary" "$out/root/usr/bin/purser"
-install -m 0755 "$(dirname "$binary")/purser-sandbox" "$out/root/usr/bin/purser-sandbox"
 install -m 0644 "$here/xcaddy.Caddyfile" "$out/root/etc/purser/Caddyfile"
 install -m 0644 "$bundle" "$out/root/etc/ssl/certs/ca-certificates.crt"
 install -m 0644 "$here/LICENSE" "$out/root/usr/share/doc/purser/LICENSE"

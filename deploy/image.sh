@@ -1,10 +1,9 @@
 #!/bin/sh
 # Builds the image from a binary: deploy/image.sh [BINARY [TAG]]
 #
-# The binary is what deploy/release.sh makes, or another static one for Linux. purser-sandbox lies
-# beside it, or is built there. ENGINE is podman, buildah or docker, whichever there is;
-# ENGINE_FLAGS and BUILD_FLAGS are added before and after its command `build`. No registry is asked
-# for anything.
+# The binary is what deploy/release.sh makes, or another static one for Linux. ENGINE is
+# podman, buildah or docker, whichever there is; ENGINE_FLAGS and BUILD_FLAGS are added
+# before and after its command `build`. No registry is asked for anything.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 binary=${1:-$root/bin/release/purser}
@@ -21,10 +20,6 @@ if [ -z "$engine" ]; then
 fi
 if [ ! -f "$binary" ]; then
 	"$root/deploy/release.sh" "$binary"
-fi
-sandbox=$(dirname "$binary")/purser-sandbox
-if [ ! -f "$sandbox" ]; then
-	"$root/deploy/release.sh" "$sandbox" purser-sandbox
 fi
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT

@@ -53,9 +53,7 @@ func (b builder) unpacked(t *testing.T, tag string) image {
 func (b builder) fromBinary(t *testing.T, binary string) image {
 	t.Helper()
 	notices := filepath.Join(b.dir, "NOTICES")
-	sandbox := filepath.Join(filepath.Dir(binary), "purser-sandbox")
-	run(t, buildTime, identity(), "deploy/release.sh", sandbox, "purser-sandbox")
-	run(t, buildTime, nil, "deploy/licences.sh", notices, binary, sandbox)
+	run(t, buildTime, nil, "deploy/licences.sh", notices, binary)
 	run(t, runTime, []string{
 		"ENGINE=" + b.buildah, "ENGINE_FLAGS=" + strings.Join(b.storage, " "),
 		"BUILD_FLAGS=--isolation chroot --signature-policy " + b.policy, "NOTICES=" + notices,
