@@ -3,10 +3,8 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
@@ -44,44 +42,6 @@ func (s *state) overlayApproval(a pay.Approval) {
 		i, _ := slices.BinarySearch(list, a.ID)
 		s.kept[a.KeyID] = slices.Insert(list, i, a.ID)
 	}
-}
-
-// mayAsk asks for what askFor needs.
-func (s *state) mayAsk(begun pay.Begun) error {
-	a := begun.Ask()
-	if a == nil || begun.How == pay.Created {
-		return nil
-	}
-	if a.ID == "" {
-		return errors.New("an approval without an id")
-	}
-	_, err := s.ask(askKept, a.KeyID, "")
-	return err
-}
-
-// askFor writes the approval of a decision, and drops the oldest ones of its key that are over.
-func (s *state) askFor(begun pay.Begun, now time.Time) {
-	a := begun.Ask()
-	if a == nil {
-		return
-	}
-	if begun.How == pay.Held {
-		n := len(s.kept[a.KeyID])
-		for _, id := range slices.Clone(s.kept[a.KeyID]) {
-			if n < pay.KeptApprovals {
-				break
-			}
-			if s.approvals[id].Over(now) {
-				s.drop(id)
-				n--
-			}
-		}
-		s.asked[a.ID] = true
-	} else if !s.asked[a.ID] {
-		s.asked[a.ID] = false
-	}
-	s.approvals[a.ID] = a
-	s.overlayApproval(*a)
 }
 
 func (s *state) drop(id string) {

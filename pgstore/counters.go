@@ -147,46 +147,6 @@ func (s *state) expects(c pay.Counter) bool {
 	return slices.Contains(known.counters, c)
 }
 
-// count applies changes to counters, all or none.
-func (s *state) count(changes []pay.CounterChange) error {
-	values, err := s.counted(changes)
-	if err != nil {
-		return err
-	}
-	for _, v := range values {
-		s.sheet(s.lockOf(v.Counter)).set(v)
-	}
-	return nil
-}
-
-// counted returns what the counters become.
-func (s *state) counted(changes []pay.CounterChange) ([]codec.CounterValue, error) {
-	values := make([]codec.CounterValue, 0, len(changes))
-	var lacks error
-	for _, c := range changes {
-		if c.Amount.IsZero() && !c.Set {
-			continue
-		}
-		i := slices.IndexFunc(values, func(v codec.CounterValue) bool { return v.Counter == c.Counter })
-		if i < 0 {
-			have, err := s.counter(c.Counter)
-			if err != nil {
-				if lacks == nil || len(s.unlocked) > 0 {
-					lacks = err
-				}
-				continue
-			}
-			i, values = len(values), append(values, codec.CounterValue{Counter: c.Counter, Amount: have})
-		}
-		value, err := c.Apply(values[i].Amount)
-		if err != nil {
-			return nil, err
-		}
-		values[i].Amount = value
-	}
-	return values, lacks
-}
-
 // counter reads a counter whose lock the batch has: errAsk, errLocks.
 func (s *state) counter(c pay.Counter) (x402.Amount, error) {
 	if h := s.find(c); h != nil {

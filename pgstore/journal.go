@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // KeyTag marks the nonces of a key.
@@ -148,69 +148,20 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 }
 
 func (d *DB) begin(ctx context.Context, s *state, want *pay.Begin) (begun pay.Begun, err error) {
-	want, err = d.admit(ctx, s, want)
+	if want, err = d.admit(ctx, s, want); err != nil {
+		return pay.Begun{}, err
+	}
+	err = d.decide(s, func(w *work) error {
+		begun, err = storekit.Begin(ctx, w, want)
+		return err
+	})
 	if err != nil {
 		return pay.Begun{}, err
 	}
-	begun, changes, err := want.Decide(view{s, d.vault.Derive})
-	if len(s.unlocked) > 0 {
-		return pay.Begun{}, errLocks
+	if begun.Leased() {
+		d.scopes.Add(begun.Payment.ID, scopeOf(begun.Payment))
 	}
-	if err != nil || len(s.missing) > 0 {
-		return pay.Begun{}, err
-	}
-	notes := newBook(s)
-	if err := errors.Join(s.mayAsk(begun), pay.WriteNotices(notes, begun.Notices)); err != nil {
-		return pay.Begun{}, err
-	}
-	if !begun.Leased() {
-		s.askFor(begun, want.Now)
-		notes.merge()
-		return begun, nil
-	}
-	p, created := begun.Payment, begun.How == pay.Created
-	var entry *pay.AuditEntry
-	if created {
-		if err := s.mayCreate(p); err != nil {
-			return pay.Begun{}, err
-		}
-		if entry, err = pay.PaymentBegun(p).Entry(ctx, d.clock()); err != nil {
-			return pay.Begun{}, err
-		}
-	}
-	if err := s.count(changes); err != nil {
-		return pay.Begun{}, err
-	}
-	s.askFor(begun, want.Now)
-	notes.merge()
-	s.enter(entry)
-	s.save(p, created)
-	d.scopes.Add(p.ID, scopeOf(p))
 	return begun, nil
-}
-
-// mayCreate refuses a new payment whose id is taken.
-func (s *state) mayCreate(p *pay.Payment) error {
-	if _, own := s.payments[p.ID]; p.ID == "" || own && s.payments[p.ID] != nil {
-		return fmt.Errorf("payment id %q is empty or taken", p.ID)
-	}
-	if !s.careful {
-		return nil
-	}
-	switch _, err := s.payment(p.ID); {
-	case errors.Is(err, pay.ErrPaymentNotFound):
-		return nil
-	case err == nil:
-		return fmt.Errorf("payment id %q is taken", p.ID)
-	default:
-		return err
-	}
-}
-
-func (s *state) enter(e *pay.AuditEntry) {
-	if e != nil {
-		s.audit = append(s.audit, e)
-	}
 }
 
 // scope holds what the outcomes of a payment decide about. It never changes.
@@ -272,19 +223,10 @@ func (o *op) claiming(out pay.Outcome) *op {
 // Acquire takes the lease of a payment that no other owner holds.
 func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
 	o := d.on(id, func(s *state) error {
-		was, err := s.payment(id)
-		if err != nil {
+		return d.decide(s, func(w *work) error {
+			p, err = storekit.Acquire(w, id, owner, now, until)
 			return err
-		}
-		if was.Lease.Live(now) {
-			return pay.ErrLeaseHeld
-		}
-		if p = was.Clone(); p.Lease.Owner != "" {
-			p.Lapse()
-		}
-		p.Grant(owner, until)
-		s.save(p, false)
-		return nil
+		})
 	})
 	o.granted, o.done = func() (*pay.Payment, bool) { return p, false }, func() { d.outage.hold(p) }
 	if err := d.do(ctx, o); err != nil {
@@ -296,17 +238,7 @@ func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time
 // Renew extends a lease, but not while the database cannot be written: another node may take it.
 func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
 	return d.do(ctx, d.on(id, func(s *state) error {
-		was, err := s.payment(id)
-		if err != nil {
-			return err
-		}
-		if was.Lease.Fence != fence || was.Lease.Owner == "" {
-			return pay.ErrLeaseLost
-		}
-		p := was.Clone()
-		p.Extend(until)
-		s.save(p, false)
-		return nil
+		return d.decide(s, func(w *work) error { return storekit.Renew(w, id, fence, until) })
 	}))
 }
 
@@ -371,90 +303,12 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 	}
 }
 
-func (d *DB) record(ctx context.Context, s *state, out pay.Outcome) (*pay.Payment, pay.Effects, error) {
-	was, err := s.payment(out.PaymentID)
-	if err != nil {
-		return nil, pay.Effects{}, err
-	}
-	if out.Claims() {
-		q, err := s.ask(askTransaction, transactionKey(out.Transaction), "")
-		if err != nil {
-			return nil, pay.Effects{}, err
-		}
-		if set := s.sets[q]; len(set) > 0 && !set[out.PaymentID] {
-			return nil, pay.Effects{}, pay.ErrTransactionKnown
-		}
-	}
-	p := was.Clone()
-	fx, err := p.Apply(out)
-	if err != nil {
-		return nil, pay.Effects{}, err
-	}
-	var changes []*pay.AuditEntry
-	for _, c := range []struct {
-		made   bool
-		change func() pay.Change
-	}{
-		{out.Resolution != nil, func() pay.Change { return pay.PaymentResolved(was, p) }},
-		{out.Canceling != nil, func() pay.Change { return pay.PaymentCanceling(was, p) }},
-	} {
-		if c.made {
-			e, err := c.change().Entry(ctx, d.clock())
-			if err != nil {
-				return nil, pay.Effects{}, err
-			}
-			changes = append(changes, e)
-		}
-	}
-	notes := newBook(s)
-	if err := s.write(p, fx, notes); err != nil {
-		return nil, pay.Effects{}, err
-	}
-	for _, e := range changes {
-		s.enter(e)
-	}
-	return p, fx, nil
-}
-
-// write saves a payment with the effects of a change.
-func (s *state) write(p *pay.Payment, fx pay.Effects, notes *book) error {
-	if fx.Event != nil {
-		if err := errors.Join(s.mayBook(p, fx.Event), s.prepare(fx.Event)); err != nil {
-			return err
-		}
-	}
-	if err := pay.WriteNotices(notes, fx.Notices); err != nil {
+func (d *DB) record(ctx context.Context, s *state, out pay.Outcome) (p *pay.Payment, fx pay.Effects, err error) {
+	err = d.decide(s, func(w *work) error {
+		p, fx, err = storekit.Record(ctx, w, out)
 		return err
-	}
-	if err := s.count(fx.Counters); err != nil {
-		return err
-	}
-	if fx.Event != nil {
-		s.event(p, fx.Event)
-	}
-	notes.merge()
-	s.save(p, false)
-	return nil
-}
-
-// mayBook refuses an event without an id. One that is taken fails in the database.
-func (s *state) mayBook(p *pay.Payment, e *pay.SpendEvent) error {
-	for _, other := range s.events {
-		if other.ID == e.ID {
-			return fmt.Errorf("payment %s: spend event id %q is taken", p.ID, e.ID)
-		}
-	}
-	if e.ID == "" {
-		return fmt.Errorf("payment %s: spend event id %q is empty", p.ID, e.ID)
-	}
-	if !s.careful {
-		return nil
-	}
-	q, err := s.ask(askEvent, e.ID, "")
-	if err == nil && s.eventIDs[q.a] {
-		err = fmt.Errorf("payment %s: spend event id %q is taken", p.ID, e.ID)
-	}
-	return err
+	})
+	return p, fx, err
 }
 
 // Lapse ends leases that ran out unreleased.
@@ -489,16 +343,13 @@ func (d *DB) Lapse(ctx context.Context, now time.Time, held func(string) bool) (
 
 func (d *DB) lapse(ctx context.Context, id string, now time.Time) (n int, err error) {
 	err = d.do(ctx, d.on(id, func(s *state) error {
-		n = 0
-		was, err := s.payment(id)
-		if err != nil || was.Lease.Owner == "" || was.Lease.Live(now) {
+		return d.decide(s, func(w *work) error {
+			did, err := storekit.Lapse(w, id, &now)
+			if n = 0; did {
+				n = 1
+			}
 			return err
-		}
-		p := was.Clone()
-		p.Lapse()
-		s.save(p, false)
-		n = 1
-		return nil
+		})
 	}))
 	return n, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // lostRows bounds the age of payments that are written again: later, no block could have their money.
@@ -127,7 +128,7 @@ func (d *DB) insertAgain(ctx context.Context, rows []*pay.Payment, lossy bool) e
 		}
 		b, ops := &batch{DB: d, slot: keptSlot, lossy: lossy}, make([]*op, len(part))
 		for i, p := range part {
-			ops[i] = &op{locks: scopeOf(p).locks, run: func(s *state) error { return s.insertAgain(p) }}
+			ops[i] = &op{locks: scopeOf(p).locks, run: func(s *state) error { return d.writeAgain(s, p) }}
 		}
 		if err := b.write(ctx, ops); err != nil {
 			return err
@@ -146,31 +147,12 @@ func (d *DB) insertAgain(ctx context.Context, rows []*pay.Payment, lossy bool) e
 // errBooked: a payment with the same authorization is in the books.
 var errBooked = errors.New("its authorization is in the books under another payment")
 
-func (s *state) insertAgain(p *pay.Payment) error {
-	fx := p.Again()
-	booked, err := s.knowsAuthorization(p)
-	if _, askErr := s.payment(p.ID); errors.Is(askErr, errAsk) {
-		err = errors.Join(err, askErr)
-	}
-	if _, countErr := s.counted(fx.Counters); countErr != nil {
-		err = errors.Join(err, countErr)
-	}
-	if fx.Event != nil {
-		err = errors.Join(err, s.prepare(fx.Event))
-	}
-	switch {
-	case err != nil:
+func (d *DB) writeAgain(s *state, p *pay.Payment) error {
+	return d.decide(s, func(w *work) error {
+		known, err := storekit.WriteAgain(w, p)
+		if err == nil && known {
+			err = errBooked
+		}
 		return err
-	case booked:
-		return errBooked
-	}
-	if err := s.count(fx.Counters); err != nil {
-		return err
-	}
-	p = p.Clone()
-	if fx.Event != nil {
-		s.event(p, fx.Event)
-	}
-	s.save(p, true)
-	return nil
+	})
 }

@@ -253,18 +253,14 @@ func withMigrations(config *pgx.ConnConfig, run func(*goose.Provider) error) err
 
 // Names of settings.
 const (
-	settingID          = "id"
-	settingVault       = "vault"
-	settingWorld       = "world"
-	settingGenesis     = "genesis"
-	settingSafeBlocks  = "safe-blocks"
-	settingPause       = "pause"
-	settingDeployments = "deployments"
-	settingDrawn       = "drawn"
-	settingExec        = "exec"
-	settingRestored    = "restored"
-	settingReconciled  = "reconciled"
-	settingRemoved     = "removed"
+	settingID         = "id"
+	settingVault      = "vault"
+	settingWorld      = "world"
+	settingPause      = "pause"
+	settingExec       = "exec"
+	settingRestored   = "restored"
+	settingReconciled = "reconciled"
+	settingRemoved    = "removed"
 )
 
 // identify makes or reads what a store is: its world and its keys.

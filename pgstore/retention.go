@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storekit"
 )
 
 // closedSlack bounds the difference between the time in the id of a payment and its Created.
@@ -236,45 +236,10 @@ func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Paym
 	}
 	o := &op{locks: locks}
 	o.run = func(s *state) error {
-		booked = nil
-		r, err := settingIn[pay.Restore](s, settingRestored)
-		if err != nil {
+		return d.decide(s, func(w *work) (err error) {
+			booked, err = storekit.Reconcile(w, step)
 			return err
-		}
-		if r == nil {
-			return pay.ErrNotReconciling
-		}
-		var found []*pay.Payment
-		for _, p := range step.Found {
-			known, askErr := s.knowsAuthorization(p)
-			err = errors.Join(err, askErr, s.prepare(p.Booking().Event))
-			if _, countErr := s.counted(p.Booking().Counters); countErr != nil {
-				err = errors.Join(err, countErr)
-			}
-			if !known {
-				found = append(found, p)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		for _, p := range found {
-			if known, _ := s.knowsAuthorization(p); known { // twice in one step
-				continue
-			}
-			p = p.Clone()
-			fx := p.Booking()
-			if err := s.count(fx.Counters); err != nil {
-				return err
-			}
-			s.event(p, fx.Event)
-			s.save(p, true)
-			booked = append(booked, p)
-		}
-		r.Advance(step, len(booked))
-		text, err := json.Marshal(r)
-		s.settings[settingRestored], s.wroteSettings = text, true
-		return err
+		})
 	}
 	if err := d.do(ctx, o); err != nil {
 		return nil, err
@@ -283,13 +248,4 @@ func (d *DB) Reconcile(ctx context.Context, step pay.ReconcileStep) ([]*pay.Paym
 		booked[i] = p.Clone()
 	}
 	return booked, nil
-}
-
-// knowsAuthorization reports whether a payment with the same authorization is in the books.
-func (s *state) knowsAuthorization(p *pay.Payment) (bool, error) {
-	q, err := s.ask(askAuthorization, string(p.Authorization.From[:]), string(p.Authorization.Nonce[:]))
-	if err != nil {
-		return false, err
-	}
-	return s.authorized[q] || s.payments[p.ID] != nil, nil
 }

@@ -43,15 +43,6 @@ func (t *tx) exec(sql string, args ...any) error {
 	return nil
 }
 
-// audit keeps the entry of a change for the end of the transaction.
-func (t *tx) audit(c pay.Change) error {
-	e, err := c.Entry(t.ctx, t.d.clock())
-	if err == nil && e != nil {
-		err = t.Enter(e)
-	}
-	return err
-}
-
 // Enter keeps an audit entry for the end of the transaction, which numbers it.
 func (t *tx) Enter(e *pay.AuditEntry) error {
 	t.entries = append(t.entries, e)

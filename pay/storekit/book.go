@@ -6,7 +6,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Book holds the operations of a store that run one rule on what is not a payment. A store embeds it.
+// Book holds the operations of a store on keys, organizations, accounts, wallets, settings and approvals. A store embeds it.
 type Book struct {
 	update func(ctx context.Context, keys []string, run func(tx BookTx) error) error
 }
@@ -52,7 +52,7 @@ type Keys interface {
 	PutOrganization(org pay.Organization) error
 }
 
-// update runs a rule, and returns its value if it is durable.
+// update runs a rule and returns its value.
 func update[T any](ctx context.Context, b Book, keys []string, rule func(tx BookTx) (T, error)) (value T, err error) {
 	err = b.update(ctx, keys, func(tx BookTx) (err error) {
 		value, err = rule(tx)

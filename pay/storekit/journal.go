@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Journal is a transaction on payments, approvals, spend events and counters. Nobody changes a row that it
+// Journal is a transaction on payments, approvals, spend events and counters. Rules change no row that it
 // returns, and it owns the rows that are put.
 type Journal interface {
 	Tx
@@ -42,7 +42,7 @@ type Transactions interface {
 	HasTransaction(hash, paymentID string) (bool, error)
 }
 
-// change holds what a rule will write of a payment. It is written in this order: row, event, approvals,
+// change holds the writes of a rule on one payment, in this order: row, event, approvals,
 // notices, audit, counters.
 type change struct {
 	was, is   *pay.Payment

@@ -80,3 +80,28 @@ func Restored(tx interface{ Restored() (*pay.Restore, error) }) (*pay.Restore, e
 	}
 	return r, err
 }
+
+// WriteAgain writes a payment that the store has lost, and that its caller still knows. It reports whether
+// the payment, or another one with its authorization, is there: then nothing is written.
+func WriteAgain(tx Reconciling, p *pay.Payment) (known bool, err error) {
+	fx := p.Again()
+	known, err = tx.KnowsAuthorization(p)
+	switch _, lost := tx.Payment(p.ID); {
+	case lost == nil:
+		known = true
+	case !errors.Is(lost, pay.ErrPaymentNotFound):
+		err = errors.Join(err, lost)
+	}
+	if known && err == nil {
+		return true, nil
+	}
+	if fx.Event != nil {
+		err = errors.Join(err, NewEvent(tx, fx.Event))
+	}
+	counters, lacks := count(tx, fx.Counters)
+	if err := errors.Join(err, lacks); err != nil {
+		return false, err
+	}
+	c := change{is: p.Clone(), event: fx.Event, counters: counters}
+	return false, c.to(tx)
+}

@@ -1,4 +1,4 @@
-// Package storekit holds the rules of every store once, over one transaction: [Journal] on payments. A
+// Package storekit holds the rules of every store once, over a transaction: [Journal] on payments, [BookTx] on the rest. A
 // store keeps its rows, indexes, locks and files, and runs a rule in a transaction of its own.
 //
 // A rule reads all that it needs before its first write, and fails before it too. So a store needs no
@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Tx is what all rules need of a transaction.
+// Tx writes what all rules may write: notices and audit entries.
 type Tx interface {
 	pay.NoticeBook
 	// Now tells the time of audit entries.
@@ -23,7 +23,7 @@ type Tx interface {
 	Enter(e *pay.AuditEntry) error
 }
 
-// writing holds what a rule will write beside its rows.
+// writing holds the notices and audit entries that a rule will write.
 type writing struct {
 	notices *notices
 	entries []*pay.AuditEntry
