@@ -6,7 +6,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Book holds the operations of a store on keys, organizations, accounts, wallets, settings and approvals. A store embeds it.
+// Book holds the operations of a store on keys, organizations, accounts, wallets, settings and
+// approvals. A store embeds it.
 type Book struct {
 	update func(ctx context.Context, keys []string, run func(tx BookTx) error) error
 }

@@ -1,5 +1,6 @@
-// Package storekit holds the rules of every store once, over a transaction: [Journal] on payments, [BookTx] on the rest. A
-// store keeps its rows, indexes, locks and files, and runs a rule in a transaction of its own.
+// Package storekit holds the rules of every store once, over a transaction: [Journal] on payments,
+// [BookTx] on the rest. A store keeps its rows, indexes, locks and files, and runs a rule in a
+// transaction of its own.
 //
 // A rule reads all that it needs before its first write, and fails before it too. So a store needs no
 // way back, and may fail a read to fetch what it lacks and run the rule again.
