@@ -33,8 +33,8 @@ type WhatIf struct {
 	// Rules sums them by rule, the most payments first.
 	Rules []WhatIfRule
 	// Held sums the payments that would have waited for a person's approval, and Asks by rule. The
-	// replay goes on as if they had been approved. Of the hosts that were paid before the first
-	// replayed payment, only the largest ones are known: see [Summary].
+	// replay goes on as if they had been approved. It knows only the largest hosts among those
+	// that were paid before the first replayed payment: see [Summary].
 	Held pay.Sum
 	Asks []WhatIfRule
 }

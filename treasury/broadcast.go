@@ -23,7 +23,7 @@ const (
 // ErrNoTransactions: the wallet provider signs typed data only.
 var ErrNoTransactions = pay.CodedError(pay.CodeNoTransactions, "the signer of this wallet signs no transactions: purser cannot send one from it")
 
-// RPCError: a question that a transaction needs had no answer. What is wrong is in Cause.
+// RPCError: a question that a transaction needs had no answer. Cause tells why.
 type RPCError struct {
 	Setting string // names the RPC for operators
 	Cause   error

@@ -243,7 +243,7 @@ func (b *broadcast) cancelingCall(ctx context.Context, row *pay.Payment) (Transa
 	return b.call(cancellation(row).Call(signature)), err
 }
 
-// keepCanceling journals that a payment is being canceled. What an earlier order has written stays.
+// keepCanceling journals that a payment is being canceled. Words of an earlier order stay.
 func (t Treasury) keepCanceling(ctx context.Context, row *pay.Payment, c pay.Canceling) (*pay.Payment, error) {
 	if was := row.Canceling; was != nil {
 		c.At, c.HandedOut = was.At, c.HandedOut || was.HandedOut

@@ -16,7 +16,7 @@ type Withdrawal struct {
 	// Amount is in the smallest unit of the network's asset; nil: all that is not reserved.
 	Amount *x402.Amount
 	// Again: an earlier withdrawal of the same amount to the same address that has settled is
-	// another one. One that may not have moved its money yet is driven on all the same.
+	// another one. If it may not have moved its money yet, it is driven on all the same.
 	Again bool
 	// Sign: the signed transfer is handed out, and no facilitator is asked.
 	Sign bool
@@ -49,7 +49,7 @@ type WithdrawalPlan struct {
 }
 
 // PlanWithdrawal has the journal decide on a withdrawal, and makes none. Its errors are those of Withdraw.
-// What changes meanwhile changes the withdrawal.
+// The order decides again, because things may have changed.
 func (t Treasury) PlanWithdrawal(ctx context.Context, w Withdrawal) (WithdrawalPlan, error) {
 	o, err := t.order(w)
 	if err != nil {

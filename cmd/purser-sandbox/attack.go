@@ -233,7 +233,7 @@ func lastWords(log []byte) string {
 	return entry.Msg
 }
 
-// readers is a writer that reports when nobody reads its output any more.
+// readers is a writer that reports when its reader has left.
 type readers struct {
 	io.Writer
 	left context.CancelCauseFunc

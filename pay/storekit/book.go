@@ -45,7 +45,7 @@ type Keys interface {
 	// PutReissuedKey replaces a key and its secret. The earlier one counts as replaced.
 	PutReissuedKey(k pay.Key, secret string) error
 
-	// OrganizationOf finds an organization. One that is not known has the free plan.
+	// OrganizationOf finds an organization. An unknown one has the free plan.
 	OrganizationOf(id string) (org pay.Organization, known bool, err error)
 	// KeysOf lists an organization's keys, oldest first; "" has none.
 	KeysOf(orgID string) ([]pay.Key, error)

@@ -36,8 +36,7 @@ type Finding struct {
 
 // Report holds the findings of the attacks.
 type Report struct {
-	// TestBuild reports that the program can switch its protections off. Such a program must not
-	// handle money.
+	// TestBuild reports that the program can switch its protections off. It must not handle money then.
 	TestBuild bool      `json:"test_build"`
 	Changes   []Change  `json:"changes"`
 	Findings  []Finding `json:"findings"`
