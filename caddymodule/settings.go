@@ -17,7 +17,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Options that are named in more than one place (docs/design.md §9).
+// Options that are named in more than one place (docs/design/surfaces.md).
 var (
 	dataDirOption        = option{"data_dir", "PURSER_DATA_DIR", "./purser-data"}
 	internalSecretOption = option{"internal_secret", "PURSER_INTERNAL_SECRET", ""}

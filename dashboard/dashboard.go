@@ -1,4 +1,4 @@
-// Package dashboard serves purser's pages for people (docs/design.md §5). They show spend, keys,
+// Package dashboard serves purser's pages for people (docs/design/surfaces.md). They show spend, keys,
 // wallets, limits and the plan, and change keys and wallets. The server makes them with
 // html/template. A small script copies texts, and htmx polls for news.
 //

@@ -14,7 +14,7 @@ type Identity struct {
 	Email   string // up to 200 characters; "" if the provider does not say
 }
 
-// Account is a person who signs in to the dashboard. Each has one organization (docs/design.md §5).
+// Account is a person who signs in to the dashboard. Each has one organization (docs/design/surfaces.md).
 type Account struct {
 	ID string // UUIDv7
 	Identity

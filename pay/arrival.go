@@ -8,7 +8,7 @@ import (
 )
 
 // apart is the time within which identical calls begin that are purchases of their own. Of calls
-// that begin further apart and overlap, the later one is a repeat (docs/design.md §3, repeats without a
+// that begin further apart and overlap, the later one is a repeat (docs/design/calls.md, repeats without a
 // key): its client may have given the earlier one up on a connection that broke without a word.
 const apart = time.Second
 

@@ -50,7 +50,7 @@ type CallIdentity struct {
 	// Resend: a repeat of a settled payment sends the payload once more (proxy, transport). Without
 	// it a repeat gets the stored answer (REST).
 	Resend bool
-	// Attended reports whether a payment belongs to another caller on this node (docs/design.md §3,
+	// Attended reports whether a payment belongs to another caller on this node (docs/design/calls.md,
 	// repeats without a key).
 	Attended func(paymentID string) bool
 	// Held reports whether this node has a grip on a payment's lease, whatever the clock

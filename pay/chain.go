@@ -78,7 +78,7 @@ func (c *chainIdentity) turn(n x402.Network) chan struct{} {
 }
 
 // CheckChain makes sure that the word of the RPC counts: pinned chain id and token, and the store's
-// genesis hash (docs/design.md §3). ErrUnwatched when the RPC is for another network.
+// genesis hash (docs/design/payments.md). ErrUnwatched when the RPC is for another network.
 func (p *Payer) CheckChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err

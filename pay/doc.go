@@ -6,7 +6,7 @@
 // through the ports in ports.go and store.go. Every door (REST API, proxy, transport) is a client of
 // [Payer]. What counts as evidence is in evidence.go.
 //
-// Three rules carry everything (docs/design.md §3):
+// Three rules carry everything (docs/design/payments.md):
 //   - a payment is journaled, with everything it reserves, before it is signed;
 //   - a payload leaves only while its lease is held, so one send is in flight at most;
 //   - a payment is settled or void by evidence only, never by a timeout.

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// This file holds the whole table of evidence of docs/design.md §3, in its order. Its functions
+// This file holds the whole table of evidence of docs/design/payments.md, in its order. Its functions
 // take what was seen and return what it means. They ask nothing and change nothing. The words of
 // facilitators and sellers are in reasons.go.
 //

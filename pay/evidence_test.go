@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// TestEvidence walks the table of docs/design.md §3, row by row.
+// TestEvidence walks the table of docs/design/payments.md, row by row.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	const (

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Health is the state that GET /health shows (docs/design.md §5). Its texts contain no secrets and
+// Health is the state that GET /health shows (docs/design/surfaces.md). Its texts contain no secrets and
 // no URLs.
 type Health struct {
 	OK          bool // false when nothing can be paid

@@ -12,7 +12,7 @@ import (
 
 // May this payment be made? The two lists of this file are the whole answer, in the order in which it is
 // given: ofRequirement chooses among the requirements of a challenge, and ofPayment decides in the
-// transaction that journals. docs/design.md has the same numbers and rules.
+// transaction that journals. docs/design/payments.md has the same numbers and rules.
 
 // ofRequirement lists the checks of one requirement. Those of a policy need no counting.
 var ofRequirement = [...]struct {

@@ -62,7 +62,7 @@ type NewKey struct {
 	// Secret is the plaintext. Stores keep an encrypted copy if [Key.Kept] says so.
 	Secret string
 	// Plan is that of the OrganizationID from now on. Empty: a known organization keeps its plan,
-	// and an unknown one gets PlanFree (docs/design.md §5).
+	// and an unknown one gets PlanFree (docs/design/surfaces.md).
 	Plan PlanName
 	// Plans says how many keys an organization may have.
 	Plans Plans
@@ -101,7 +101,7 @@ func Truncate(s string, n int) string {
 // KeyPrefix starts every generated key.
 const KeyPrefix = "pk_"
 
-// ValidSecret reports whether s can be an API key (docs/design.md §5).
+// ValidSecret reports whether s can be an API key (docs/design/surfaces.md).
 func ValidSecret(s string) bool {
 	return len(s) >= 8 && len(s) <= 256 && strings.Trim(s, secretAlphabet) == ""
 }

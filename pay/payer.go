@@ -88,7 +88,7 @@ func (n Names) of(s TimeSource, network string) string {
 	return name(network)
 }
 
-// Validity of an authorization (docs/design.md §3.1).
+// Validity of an authorization (docs/design/payments.md).
 const (
 	defaultValidity = 60 * time.Second // when the challenge names none
 	minValidity     = 10 * time.Second // less is declined, rule "validity"

@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// State holds a payment's stored state (docs/design.md §3).
+// State holds a payment's stored state (docs/design/payments.md).
 type State string
 
 // The three stored states.
@@ -26,7 +26,7 @@ const (
 // Settlement says who sends the transfer to the chain.
 type Settlement string
 
-// The party that settles (docs/design.md §3).
+// The party that settles (docs/design/payments.md).
 const (
 	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload
@@ -101,7 +101,7 @@ type Lease struct {
 	Until time.Time `json:"Until,omitzero"`
 }
 
-// Lease durations (docs/design.md §3.4).
+// Lease durations (docs/design/payments.md).
 const (
 	LeaseTime    = 30 * time.Second
 	LeaseRenewal = 10 * time.Second
@@ -125,7 +125,7 @@ type Payment struct {
 	Created        time.Time `json:"Created"`
 
 	// Fingerprint must match in a repeat under the same idempotency key. Identity recognizes a
-	// repeat without a key (docs/design.md §3).
+	// repeat without a key (docs/design/payments.md).
 	Fingerprint    Hash   `json:"Fingerprint"`
 	Identity       Hash   `json:"Identity"`
 	IdempotencyKey string `json:"IdempotencyKey,omitempty"`
@@ -143,7 +143,7 @@ type Payment struct {
 	RefusedAt Stage `json:"RefusedAt,omitempty"`
 	// Doubted: it was refused, or voided by purser's own word, after it was signed: its
 	// authorization may be out. Meanwhile a repeat gets this payment, and its money stays reserved
-	// (docs/design.md §3).
+	// (docs/design/payments.md).
 	Doubted    bool `json:"Doubted,omitempty"`
 	Unresolved bool `json:"Unresolved,omitempty"` // expired, and no evidence to be had
 	Confirmed  bool `json:"Confirmed,omitempty"`  // seen on chain at a safe block past ValidBefore
@@ -180,7 +180,7 @@ type Payment struct {
 	CalledUntil time.Time `json:"CalledUntil,omitzero"`
 	// Answered: the caller got its answer in full and without an error status.
 	Answered bool `json:"Answered,omitempty"`
-	// Unanswered: the lease ended and the answer did not arrive (docs/design.md §3, repeats without a key).
+	// Unanswered: the lease ended and the answer did not arrive (docs/design/calls.md, repeats without a key).
 	Unanswered bool `json:"Unanswered,omitempty"`
 	// Receipted: the seller's receipt was posted by the payment's key.
 	Receipted bool `json:"Receipted,omitempty"`
@@ -210,7 +210,7 @@ const (
 	maxHeard = 12
 )
 
-// Timing of repeats (docs/design.md §3).
+// Timing of repeats (docs/design/payments.md).
 const (
 	// ResendMargin is the validity that must be left to send a payload: facilitators want 6 s.
 	ResendMargin = 6 * time.Second
@@ -286,14 +286,14 @@ func (p *Payment) Delivered() bool {
 }
 
 // HoldsHost reports whether the payment counts against the unanswered payments of its
-// host (docs/design.md §7); stores index such payments by (KeyID, Host, ValidBefore). A receipt that
+// host (docs/design/surfaces.md); stores index such payments by (KeyID, Host, ValidBefore). A receipt that
 // the key has posted is its word only, until the chain agrees.
 func (p *Payment) HoldsHost() bool {
 	waits := p.State == Open && p.Unanswered || p.Receipted && p.Claimed()
 	return waits && !p.Refused && p.Door != DoorOperator
 }
 
-// Flags lists the payment's flags in the order of docs/design.md §3.
+// Flags lists the payment's flags in the order of docs/design/payments.md.
 func (p *Payment) Flags() []string {
 	flags := []string{}
 	for _, f := range []struct {

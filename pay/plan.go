@@ -35,7 +35,7 @@ type Plan struct {
 	Payments int    // payments per calendar month (UTC)
 }
 
-// UnclaimedWallets bounds the live wallets of an unclaimed key (docs/design.md §5).
+// UnclaimedWallets bounds the live wallets of an unclaimed key (docs/design/surfaces.md).
 const UnclaimedWallets = 100
 
 // Plans is a deployment's table of plans. Whatever is missing in it is that of the shipped plans.

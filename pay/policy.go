@@ -10,7 +10,7 @@ import (
 )
 
 // Policy limits what a key may spend. A field that is not set falls back to the configured
-// defaults; for a key that is not the operator's, it is no limit on REST (docs/design.md §7). Days
+// defaults; for a key that is not the operator's, it is no limit on REST (docs/design/surfaces.md). Days
 // and months are those of UTC. A budget that is set later counts from the beginning of its day or
 // month.
 type Policy struct {
@@ -58,7 +58,7 @@ type Budget struct {
 }
 
 // MaxUnansweredPerHost bounds the payments of one key to one host that are open,
-// unanswered and still valid (docs/design.md §7).
+// unanswered and still valid (docs/design/surfaces.md).
 const MaxUnansweredPerHost = 20
 
 // otherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.

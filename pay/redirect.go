@@ -20,7 +20,7 @@ const (
 	maxRedirected = 2
 )
 
-// Redirects places a request among the redirects of paid answers: see docs/design.md §3. The store
+// Redirects places a request among the redirects of paid answers: see docs/design/calls.md. The store
 // keeps a mark of each place that they lead to, so that other nodes and the next configuration know it.
 type Redirects struct {
 	// Target names the mark of the URL that the client asked for, Site that of the paid site, and

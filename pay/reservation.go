@@ -43,7 +43,7 @@ const (
 	AtEvidence
 )
 
-// Which reservations a payment makes (docs/design.md §3 and §7).
+// Which reservations a payment makes (docs/design/payments.md and surfaces.md).
 const (
 	// ReleasePlace is for places in the monthly count.
 	ReleasePlace = AtVoid | AtRefused | AtUnresolved

@@ -50,7 +50,7 @@ func (a *Attempt) ready(step func() error) (*Attempt, error) {
 }
 
 // alreadyUsed refuses to settle again for a seller that settles by itself, after the
-// checks that come before (docs/design.md §5, order of checks).
+// checks that come before (docs/design/surfaces.md, order of checks).
 func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	b, c, err := p.propose(ctx, r)
 	c.unused()

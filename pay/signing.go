@@ -85,7 +85,7 @@ func (p *Payer) mayBeSigned(err error) bool {
 }
 
 // sign asks the wallet's provider. A signature that comes from outside the process is checked by
-// recovery before it leaves (docs/design.md §3).
+// recovery before it leaves (docs/design/payments.md).
 func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signature, error) {
 	if w.ID != row.WalletID {
 		var err error

@@ -26,7 +26,7 @@ type StoreReader interface {
 	ApprovalReader
 
 	// World returns "sandbox", or the genesis hash (0x…) of the first RPC of a network that answered,
-	// or "" while neither is known (docs/design.md §4).
+	// or "" while neither is known (docs/design/stores.md).
 	World(ctx context.Context, network string) (string, error)
 	// Health reports why the store cannot take new payments, or nil.
 	Health(ctx context.Context) error

@@ -13,7 +13,7 @@ const maxPolicyEntries = 1000
 // maxTask is the longest task label.
 const maxTask = 64
 
-// ValidTask reports whether s can be a task label (docs/design.md §6).
+// ValidTask reports whether s can be a task label (docs/design/surfaces.md).
 func ValidTask(s string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	return s != "" && len(s) <= maxTask && strings.Trim(s, alphabet) == ""

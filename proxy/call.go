@@ -302,7 +302,7 @@ func (c *Call) Payment() *pay.Payment {
 	return c.memo.attempt.Payment()
 }
 
-// maxIdempotencyKey bounds an Idempotency-Key, in characters (docs/design.md §3).
+// maxIdempotencyKey bounds an Idempotency-Key, in characters (docs/design/calls.md).
 const maxIdempotencyKey = 255
 
 // keyHeaders name the headers in which libraries send the key of a logical request. The first one that is there counts.

@@ -6,6 +6,6 @@
 // the 402, payment.go opens the payment at the pay core, send.go sends the request with the
 // payload, decision.go decides what the answer means, and answer.go writes what the client gets.
 //
-// The package decides nothing about money: that is the pay core's (docs/design.md §3, §6). It
+// The package decides nothing about money: that is the pay core's (docs/design/payments.md, surfaces.md). It
 // knows neither Caddy nor the REST API nor dashboards.
 package proxy

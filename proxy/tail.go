@@ -23,7 +23,7 @@ const (
 
 var errReadOn = errors.New("the answer went on for too long behind its own end")
 
-// tail follows an answer to a payment that may have an end of its own (docs/design.md §3, repeats without a key).
+// tail follows an answer to a payment that may have an end of its own (docs/design/calls.md, repeats without a key).
 // Clients leave there, long before the connection ends. The answer is delivered once that end has been written, and
 // the client has acknowledged it.
 type tail struct {

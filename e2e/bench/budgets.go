@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Budgets of docs/design.md §10. They hold on two cores that load, seller and purser share. Met or
+// Budgets of docs/design/README.md. They hold on two cores that load, seller and purser share. Met or
 // not met is said in the results; no budget fails a build.
 const (
 	freeForwardBudget = 0.92 // share of plain Caddy's requests per second, at least

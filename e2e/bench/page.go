@@ -107,7 +107,7 @@ Measured on %s at commit %s with %s on %s.
 Load, seller and the program measured share %d cores. Each value takes %g s; one flush of the disk takes %.2f ms.
 Other machines have other numbers. The ratios between programs, which ran one after the other, carry over better.
 
-%d of %d budgets are met. A budget is a goal of [the design](design.md#10-proof), and fails no build.
+%d of %d budgets are met. A budget is a goal of [the design](design/README.md#proof), and fails no build.
 
 `, r.At.Format("2 January 2006"), r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS, met, all)
 	if r.Load >= busy*float64(r.Cores) {
