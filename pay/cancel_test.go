@@ -210,6 +210,16 @@ func (w *world) cancel(id string) ([]treasury.Cancellation, error) {
 	return treasury.Of(w.payer).Cancel(ctx, treasury.Cancel{Wallet: w.store.wallet(), PaymentID: id})
 }
 
+// letGo waits until no payment is held: an order leaves those alone that are.
+func (w *world) letGo() {
+	w.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); pay.HeldCount(w.payer) > 0; time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("a payment is still held")
+		}
+	}
+}
+
 func (w *world) mustCancel(id string) treasury.Cancellation {
 	w.t.Helper()
 	list := must(w.cancel(id))
@@ -241,6 +251,7 @@ func TestCancellationIsJournaledFirst(t *testing.T) {
 		o.Wallets = n
 	})
 	id = w.mustBuy("https://api.example.com/a", "300", "", false).ID
+	w.letGo()
 	c.seen = func(tx *types.Transaction) { journaled("sent", tx) }
 	w.ring.slow = func() { journaled("something is signed", nil) }
 	got := w.mustCancel(id)
@@ -272,6 +283,7 @@ func TestCancellationIsSentOnce(t *testing.T) {
 			t.Parallel()
 			w, c := newPool(t, nil)
 			p := w.mustBuy("https://api.example.com/a", "300", "", false)
+			w.letGo()
 			fault(c)
 			_, err := w.cancel(p.ID)
 			if c.unheard || c.deaf {
@@ -302,6 +314,7 @@ func TestCancellationWithHigherFees(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	c.full = true
 	if got := w.mustCancel(p.ID); got.Mined != nil || got.Payment.State != pay.Open {
 		t.Fatalf("canceled %+v", got)
@@ -323,6 +336,7 @@ func TestCancellationWhoseNonceIsTaken(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	c.unheard = true
 	_, _ = w.cancel(p.ID)
 	c.set(func() { c.unheard, c.others = false, 1 })
@@ -337,6 +351,7 @@ func TestCancellationThatFailsOnTheChain(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	c.fails = true
 	if got := must(w.cancel(p.ID))[0]; pay.Code(got.Err) != pay.CodeReverts || got.Mined.OK || got.Payment.State != pay.Open {
 		t.Errorf("canceled %+v", got)
@@ -487,6 +502,7 @@ func TestCancellationRefused(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	code := func(name string, want pay.ErrorCode, words string) {
 		t.Helper()
 		_, err := w.cancel(p.ID)
@@ -535,6 +551,7 @@ func TestCancellationBySignersWithoutTransactions(t *testing.T) {
 	t.Parallel()
 	w, _ := newPool(t, func(o *pay.Options) { o.Wallets = struct{ pay.Wallets }{o.Wallets} })
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	if _, err := w.cancel(p.ID); !errors.Is(err, treasury.ErrNoTransactions) {
 		t.Errorf("got %v", err)
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 )
 
+// HeldCount counts the payments that a payer has a grip on.
+var HeldCount = (*Payer).heldCount
+
 // RetainOnce takes one step of removing old payments.
 var RetainOnce = (*Payer).retainOnce
 

@@ -15,6 +15,7 @@ func TestTransactionsAreBoundedByDefault(t *testing.T) {
 	const gwei = 1e9
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	c.set(func() { c.coins, c.tip = 10e18, 1000*gwei }) // 0.075 ETH for a cancellation
 	for name, order := range map[string]func(fee, cost *x402.Amount) error{
 		"cancel": func(fee, cost *x402.Amount) error {
@@ -49,6 +50,7 @@ func TestTransactionsKeepAgreedPrices(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
+	w.letGo()
 	c.set(func() { c.coins, c.tip, c.full = 10e18, 1e12, true })
 	plan := must(treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet()}))
 	order := treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: &plan.Cost.MaxFee}

@@ -173,6 +173,7 @@ func TestMonthlyLimit(t *testing.T) {
 	const limit, parallel = 3000, 16
 	off := 0
 	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy.PerMinute = &off }) // all of a month's within a minute
+	w.clock.stands.Store(true)                                                // however long that takes
 	key, other := w.payingKey(), w.payingKey()
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
 	for range parallel {

@@ -369,6 +369,7 @@ func order(amount int, extra ...any) map[string]any {
 type clock struct {
 	start, base time.Time
 	ahead       atomic.Int64
+	stands      atomic.Bool // it moves by advance only
 }
 
 func newClock() *clock {
@@ -376,6 +377,9 @@ func newClock() *clock {
 }
 
 func (c *clock) now() time.Time {
+	if c.stands.Load() {
+		return c.base.Add(time.Duration(c.ahead.Load()))
+	}
 	return c.base.Add(time.Since(c.start) + time.Duration(c.ahead.Load()))
 }
 
