@@ -19,8 +19,9 @@ func settingKey(name storekit.Name) []byte {
 		return safeBlocksKey
 	case storekit.Restoring:
 		return reconcilingKey
+	default:
+		return []byte(name)
 	}
-	return []byte(name)
 }
 
 // Setting reads a setting.

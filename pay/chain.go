@@ -111,6 +111,7 @@ func (p *Payer) CheckChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	return err
 }
 
+// Identify makes sure that the RPC serves a network and its pinned token: see [Chain].
 func (p *Payer) Identify(ctx context.Context, n x402.Network, a x402.Asset) error {
 	id, err := p.opts.Chain.Identify(ctx, n, a)
 	if err != nil {

@@ -248,13 +248,6 @@ func (p *Payer) enter() error {
 	return nil
 }
 
-// closing reports whether Close was called.
-func (p *Payer) closing() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
-}
-
 // RPCSetting names the setting of a network's RPC, for messages.
 func (p *Payer) RPCSetting(network string) string { return p.opts.Names.of(SourceRPC, network) }
 

@@ -104,7 +104,7 @@ func attack(args []string, stdout, stderr io.Writer) (status int) {
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(stderr, "purser-sandbox: attack: %v\n", err)
 		if status == 0 { // the command line is wrong
-			fmt.Fprint(stderr, "Try purser-sandbox attack --help.\n")
+			_, _ = fmt.Fprint(stderr, "Try purser-sandbox attack --help.\n")
 			status = attackUnmade
 		}
 	}
@@ -115,7 +115,7 @@ func attack(args []string, stdout, stderr io.Writer) (status int) {
 func (f *attackFlags) run(c *cobra.Command, file string) (status int, err error) {
 	if f.list {
 		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "GROUP\tATTACK\tWHAT IS TRIED")
+		_, _ = fmt.Fprintln(t, "GROUP\tATTACK\tWHAT IS TRIED")
 		for _, a := range attacks.List(f.all) {
 			fmt.Fprintf(t, "%s\t%s\t%s\n", a.Group, a.Name, a.Tries)
 		}
