@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // batch holds the operations that become durable together. It is the transaction in which the rules of storekit
@@ -181,28 +181,28 @@ func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bo
 }
 
 // counterIn reads a counter; one that was never written is zero.
-func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
+func counterIn(tx *bbolt.Tx, c pay.Counter) (money.Amount, error) {
 	return amountOf(c, tx.Bucket(countersBucket).Get([]byte(c)))
 }
 
 // amountOf decodes the stored amount of a counter.
-func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
+func amountOf(c pay.Counter, text []byte) (money.Amount, error) {
 	if text == nil {
-		return x402.Amount{}, nil
+		return money.Amount{}, nil
 	}
-	amount, err := x402.ParseAmount(string(text))
+	amount, err := money.Parse(string(text))
 	if err != nil {
-		return x402.Amount{}, fmt.Errorf("counter %s: %w", c, err)
+		return money.Amount{}, fmt.Errorf("counter %s: %w", c, err)
 	}
 	return amount, nil
 }
 
 // PutCounter replaces the amount of a counter. A counter at zero has no row.
-func (b *batch) PutCounter(c pay.Counter, was, is x402.Amount) error {
+func (b *batch) PutCounter(c pay.Counter, was, is money.Amount) error {
 	return b.replace(countersBucket, []byte(c), counterText(was), counterText(is))
 }
 
-func counterText(amount x402.Amount) []byte {
+func counterText(amount money.Amount) []byte {
 	if amount.IsZero() {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Whatever the daily sums and the indexes of spend events say wrongly is seen, and named.
@@ -42,7 +42,7 @@ func TestCheckSeesWrongSums(t *testing.T) {
 			return tx.Bucket(bucket).Delete(k)
 		}
 	}
-	one := x402.NewAmount(1)
+	one := money.New(1)
 	for _, c := range []struct {
 		name string
 		do   func(*bbolt.Tx) error
@@ -130,7 +130,7 @@ func TestDamagedSumsDoNotStopPayments(t *testing.T) {
 func FuzzDaySums(f *testing.F) {
 	var full codec.Day
 	for i := range 2 * codec.MaxDayNames {
-		full.Add(&pay.SpendEvent{Host: fmt.Sprint(i), Task: fmt.Sprint(i), Amount: x402.NewAmount(1 << i % 63)})
+		full.Add(&pay.SpendEvent{Host: fmt.Sprint(i), Task: fmt.Sprint(i), Amount: money.New(1 << i % 63)})
 	}
 	f.Add(full.Encode())
 	f.Add((&codec.Day{}).Encode())

@@ -17,7 +17,9 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -35,7 +37,7 @@ func fill(t testing.TB, d *DB) {
 		if _, err := d.ReissueKey(t.Context(), pay.Reissue{KeyID: k.ID, Secret: fmt.Sprintf("pk_secret-%d", i)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.SetPolicy(t.Context(), k.ID, &pay.Policy{}); err != nil {
+		if _, err := d.SetPolicy(t.Context(), k.ID, &policy.Policy{}); err != nil {
 			t.Fatal(err)
 		}
 		for j, id := range []string{"live", "deleted"} {
@@ -295,7 +297,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"disputed without a correction", edit("settled", func(p *pay.Payment) { p.Disputed = true }), "0 spend events take its own back"},
 		{"corrected without a dispute", edit("disputed", func(p *pay.Payment) { p.Disputed = false }), "which is not disputed"},
 		{"reservation given back twice", edit("open", func(p *pay.Payment) { p.Reservations[0].Released = true }), "the payments make"},
-		{"reservation of more", edit("open", func(p *pay.Payment) { p.Reservations[0].Amount = x402.NewAmount(7) }), "the payments make"},
+		{"reservation of more", edit("open", func(p *pay.Payment) { p.Reservations[0].Amount = money.New(7) }), "the payments make"},
 		{"another lease", edit("open", func(p *pay.Payment) { p.Lease.Until = noon.Add(time.Hour) }), "is missing in leases"},
 		{"another transaction", edit("settled", func(p *pay.Payment) { p.Transaction = transaction(99) }), "is missing in payments_by_tx"},
 		{"counter lost", remove(countersBucket), "is missing, the payments make"},
@@ -319,7 +321,7 @@ func TestCheckSeesDamage(t *testing.T) {
 			row := codec.EncodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "is not that of its payment"},
-		{"spend event of more", editEvent(func(e *pay.SpendEvent) { e.Amount = x402.NewAmount(6) }), "something else than its payment"},
+		{"spend event of more", editEvent(func(e *pay.SpendEvent) { e.Amount = money.New(6) }), "something else than its payment"},
 		{"spend event of another host", editEvent(func(e *pay.SpendEvent) { e.Host = "b.example" }), "something else than its payment"},
 		{"spend event under another id", func(tx *bbolt.Tx) error {
 			events := tx.Bucket(eventsBucket)

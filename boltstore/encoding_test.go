@@ -17,7 +17,9 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -32,12 +34,12 @@ const vaultState = `{"lookup":"wz4gJKnwSs+56EtrHeP8tSOvCNflqNsdFK9tSSXMVBONg2Tfh
 // everyStoredValue fills each field of everything that is stored as JSON.
 func everyStoredValue() map[string]any {
 	address := x402.Address{0xad, 0xd2}
-	seven := x402.NewAmount(7)
+	seven := money.New(7)
 	actor := pay.Actor{Kind: pay.ActorAccount, ID: "account-1"}
 	sig := x402.Signature{0x51, 64: 0x1b}
 	attempts, yes := 5, true
-	budget := func(n uint64) pay.Budget {
-		return pay.Budget{MaxPayment: pay.CapOf(x402.NewAmount(n)), DailyBudget: pay.CapOf(x402.NewAmount(n + 1)), MonthlyBudget: pay.NoCap()}
+	budget := func(n uint64) policy.Budget {
+		return policy.Budget{MaxPayment: policy.CapOf(money.New(n)), DailyBudget: policy.CapOf(money.New(n + 1)), MonthlyBudget: policy.NoCap()}
 	}
 	block := Block{Network: "base", Genesis: "0x9e", Number: 3, Hash: "0x4a", Time: second(30)}
 	accepted := pay.Acceptance{At: second(40), By: "olga"}
@@ -47,7 +49,7 @@ func everyStoredValue() map[string]any {
 			Price: &seven, Task: "crawl", Detail: "7 would pass the budget",
 		}},
 		"payment": &pay.Payment{
-			ID: "payment-1", KeyID: "key-1", OrganizationID: "org-1", Door: pay.DoorProxy, Task: "crawl",
+			ID: "payment-1", KeyID: "key-1", OrganizationID: "org-1", Door: policy.DoorProxy, Task: "crawl",
 			RequestURL: "https://api.example.com/v1?a=1&b=<2>", Host: "api.example.com",
 			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
 			Currency: "USDC", WalletID: "wallet-1", Created: second(1),
@@ -63,30 +65,30 @@ func everyStoredValue() map[string]any {
 			Resolution: &pay.Resolution{At: second(3), By: "olga", As: pay.Void, Reason: "asked the seller", Proven: true},
 			Canceling: &pay.Canceling{
 				At: second(7), HandedOut: true,
-				Terms: pay.TransactionTerms{Nonce: 8, Gas: 90_000, MaxFee: x402.NewAmount(3_000_000_000), Tip: x402.NewAmount(1_000_000)},
+				Terms: pay.TransactionTerms{Nonce: 8, Gas: 90_000, MaxFee: money.New(3_000_000_000), Tip: money.New(1_000_000)},
 			},
 			Transaction: "0x7a", Reason: "insufficient_funds", Detail: json.RawMessage(`{"isValid":false}`),
-			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, SellerSaid: "insufficient_funds", EventID: "event-1", Charged: x402.NewAmount(6), Waited: 1500 * time.Millisecond, CalledUntil: second(9),
+			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, SellerSaid: "insufficient_funds", EventID: "event-1", Charged: money.New(6), Waited: 1500 * time.Millisecond, CalledUntil: second(9),
 			Lease:    pay.Lease{Owner: "node-1", Fence: 3, Until: second(5)},
 			Answered: true, Unanswered: true, Receipted: true,
 			Reservations: []pay.Reservation{
-				{Counter: "place/key/key-1/2026-11", Amount: x402.NewAmount(1), Release: pay.ReleasePlace, Released: true},
+				{Counter: "place/key/key-1/2026-11", Amount: money.New(1), Release: pay.ReleasePlace, Released: true},
 				{Counter: "day/key-1/USDC/2026-11-15", Amount: seven, Release: pay.ReleaseBudget},
 				{Counter: "hold/wallet-1/USDC", Amount: seven, Release: pay.ReleaseHold},
-				{Counter: "pending/n/key-1", Amount: x402.NewAmount(1), Release: pay.ReleasePending},
-				{Counter: "minute/key-1/2026-11-15T12:00", Amount: x402.NewAmount(1), Release: pay.ReleaseNever},
+				{Counter: "pending/n/key-1", Amount: money.New(1), Release: pay.ReleasePending},
+				{Counter: "minute/key-1/2026-11-15T12:00", Amount: money.New(1), Release: pay.ReleaseNever},
 			},
 			Price: "price/key-1/USDC/00", Check: second(6), Checks: 4, Retired: true, SignedReceipt: json.RawMessage(`{"format":"jws"}`),
 		},
 		"payment-new": &pay.Payment{State: pay.Open},
 		"key": pay.Key{
 			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true,
-			Policy: &pay.Policy{
-				MaxPayment: pay.CapOf(seven), DailyBudget: pay.NoCap(), MonthlyBudget: pay.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
-				RequireApprovalAbove: pay.CapOf(seven), RequireApprovalNewHosts: &yes,
-				Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},
+			Policy: &policy.Policy{
+				MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
+				RequireApprovalAbove: policy.CapOf(seven), RequireApprovalNewHosts: &yes,
+				Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},
 				AllowPayees: []x402.Address{{0x70}}, DenyPayees: []x402.Address{{0x71}}, OfferSigners: []x402.Address{{0x72}},
-				Hosts: map[string]pay.Budget{"api.example.com": budget(10)}, Tasks: map[string]pay.Budget{"*": budget(20), "crawl": budget(30)},
+				Hosts: map[string]policy.Budget{"api.example.com": budget(10)}, Tasks: map[string]policy.Budget{"*": budget(20), "crawl": budget(30)},
 			},
 			PolicyRevision: 3, Paused: &pay.Pause{At: second(2), Reason: "holiday", By: actor}, RevokedAt: second(3),
 			Exec: true, Reissued: second(4),
@@ -96,7 +98,7 @@ func everyStoredValue() map[string]any {
 		"wallet": pay.Wallet{
 			ID: "wallet-1", KeyID: "key-1", ProviderID: "local_1", Network: "base", Address: &address, Created: second(1), Deleted: new(second(2)),
 			Approving: &pay.Approving{
-				At: second(3), Amount: seven, Terms: pay.TransactionTerms{Nonce: 8, Gas: 90_000, MaxFee: x402.NewAmount(3_000_000_000), Tip: x402.NewAmount(1_000_000)},
+				At: second(3), Amount: seven, Terms: pay.TransactionTerms{Nonce: 8, Gas: 90_000, MaxFee: money.New(3_000_000_000), Tip: money.New(1_000_000)},
 			},
 		},
 		"wallet-new": pay.Wallet{},
@@ -111,7 +113,7 @@ func everyStoredValue() map[string]any {
 		},
 		"audit-new": pay.AuditEntry{},
 		"approval": pay.Approval{
-			ID: "approval-1", KeyID: "key-1", OrganizationID: "org-1", Door: pay.DoorProxy, Task: "crawl", Method: "GET", Host: "api.example.com",
+			ID: "approval-1", KeyID: "key-1", OrganizationID: "org-1", Door: policy.DoorProxy, Task: "crawl", Method: "GET", Host: "api.example.com",
 			URL:      "https://api.example.com/v1",
 			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
 			Currency: "USDC", Purchase: pay.HashOf("purchase"), Rule: "approval-above", Detail: "7 is above 5", Created: second(1), Expires: second(60),
@@ -227,7 +229,7 @@ func TestOddRows(t *testing.T) {
 		},
 		{
 			ID: "", KeyID: id, RequestURL: "not a url", Transaction: "0x" + strings.Repeat("ab", 32), Terms: pay.Terms{Amount: amountOfBytes(t, bytes.Repeat([]byte{0xff}, 32))},
-			Authorization: x402.Authorization{Value: x402.NewAmount(1)}, Detail: json.RawMessage(`{}`),
+			Authorization: x402.Authorization{Value: money.New(1)}, Detail: json.RawMessage(`{}`),
 		},
 		{RequestURL: "https://api.example.com", Host: "api.example.com"},
 	} {
@@ -242,7 +244,7 @@ func TestOddRows(t *testing.T) {
 	}
 }
 
-func amountOfBytes(t *testing.T, b []byte) x402.Amount {
+func amountOfBytes(t *testing.T, b []byte) money.Amount {
 	t.Helper()
 	a, err := codec.Number(b).Amount()
 	if err != nil {
@@ -292,9 +294,9 @@ func TestStoredDerivations(t *testing.T) {
 	nonce := d.noncesOf("key-1", "order-1").Nonce(2)
 	lookup := v.Lookup("pk_secret")
 	day := codec.Day{
-		Total: pay.Sum{Count: 3, Amount: x402.NewAmount(300), Corrected: x402.NewAmount(1)},
-		Hosts: []pay.NameSum{{Name: "api.example.com", Sum: pay.Sum{Count: 2, Amount: x402.NewAmount(200)}}},
-		Tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(100)}}},
+		Total: pay.Sum{Count: 3, Amount: money.New(300), Corrected: money.New(1)},
+		Hosts: []pay.NameSum{{Name: "api.example.com", Sum: pay.Sum{Count: 2, Amount: money.New(200)}}},
+		Tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: money.New(100)}}},
 	}
 	for name, is := range map[string]struct{ got, want string }{
 		"identity":         {hex.EncodeToString(codec.AccountKey("https://idp.example.com", "sub-1")), "eed2aed477cc399a8a90fd976eee2aaefb8a792d73c9e45b3fc48d748ae0c018"},

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -19,13 +21,13 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // call is a call that wants to pay 5 units, as large as a usual one.
 func call(keyID string) *pay.Begin {
 	id := newID()
-	five, one := x402.NewAmount(5), x402.NewAmount(1)
+	five, one := money.New(5), money.New(1)
 	n, sum := pay.PendingCounters(keyID)
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
+	limit := func(c pay.Counter, amount money.Amount, release pay.Release) pay.Limit {
 		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}}
 	}
 	row := &pay.Payment{
-		ID: id, KeyID: keyID, Door: pay.DoorProxy, RequestURL: "https://api.example.com/v1/data?id=" + id, Host: "api.example.com",
+		ID: id, KeyID: keyID, Door: policy.DoorProxy, RequestURL: "https://api.example.com/v1/data?id=" + id, Host: "api.example.com",
 		Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five},
 		Currency: "USDC", WalletID: "w", Created: noon, State: pay.Open,
 		Fingerprint: pay.HashOf("f", id), Identity: pay.HashOf("i", id),
@@ -65,7 +67,7 @@ func begun(t testing.TB, d *DB, keyID string) *pay.Payment {
 func held(t testing.TB, d *DB, keyID string) {
 	t.Helper()
 	b := call(keyID)
-	b.Policy = &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.Amount{})}
+	b.Policy = &policy.Policy{RequireApprovalAbove: policy.CapOf(money.Amount{})}
 	k, err := d.Key(t.Context(), keyID)
 	if err != nil {
 		t.Fatal(err)

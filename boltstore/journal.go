@@ -9,9 +9,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
-	"github.com/purserpay/purser/x402"
 )
 
 // Begin decides and writes the payment of one call. A caller that leaves before the committer
@@ -192,13 +192,13 @@ func (b *batch) Plan(orgID string) (pay.PlanName, error) {
 	return org.Plan, err
 }
 
-func (b *batch) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(b.tx, c) }
+func (b *batch) Counter(c pay.Counter) (money.Amount, error) { return counterIn(b.tx, c) }
 
-func (b *batch) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (b *batch) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	return visitCounters(b.tx, prefix, visit)
 }
 
-func visitCounters(tx *bbolt.Tx, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func visitCounters(tx *bbolt.Tx, prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	c := tx.Bucket(countersBucket).Cursor()
 	for k, text := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)); k, text = c.Next() {
 		amount, err := amountOf(pay.Counter(k), text)

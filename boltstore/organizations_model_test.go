@@ -9,8 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // model holds organizations as plainly as can be.
@@ -181,11 +182,11 @@ func TestOrganizationsAgainstAModel(t *testing.T) {
 				}
 				b := call(k.ID)
 				b.New.OrganizationID, b.OrganizationID, b.Plan = known.OrganizationID, known.OrganizationID, m.plans[known.OrganizationID]
-				b.Policy, b.PolicyRevision = &pay.Policy{}, revision
+				b.Policy, b.PolicyRevision = &policy.Policy{}, revision
 				b.Place.Counter = pay.PlaceCounter(known.Owner(), noon)
-				most := x402.NewAmount(uint64(limit(known)))
+				most := money.New(uint64(limit(known)))
 				if known.OrganizationID == "" {
-					most = x402.NewAmount(uint64(plans.Unclaimed()))
+					most = money.New(uint64(plans.Unclaimed()))
 				}
 				b.Place.Max, b.Place.Refusal = &most, pay.ErrQuota
 				begun, err := d.Begin(ctx, b)
@@ -218,7 +219,7 @@ func TestOrganizationsAgainstAModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for c, want := range m.places {
-					if got, err := d.Counter(ctx, c); err != nil || got != x402.NewAmount(uint64(want)) {
+					if got, err := d.Counter(ctx, c); err != nil || got != money.New(uint64(want)) {
 						t.Fatalf("%s is %s, want %d, %v", c, got, want, err)
 					}
 				}

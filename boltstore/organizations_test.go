@@ -12,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -42,7 +43,7 @@ func (s *between) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) 
 	return s.DB.CreateWallet(ctx, w, limit)
 }
 
-func buying(t testing.TB, k pay.Key, door pay.Door, n int) pay.Request {
+func buying(t testing.TB, k pay.Key, door policy.Door, n int) pay.Request {
 	t.Helper()
 	c, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",
 		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x1111111111111111111111111111111111111111",
@@ -51,7 +52,7 @@ func buying(t testing.TB, k pay.Key, door pay.Door, n int) pay.Request {
 		t.Fatal(err)
 	}
 	r := pay.Request{Key: k, Door: door, Settlement: pay.SettleSeller, Challenge: c, URL: fmt.Sprintf("https://api.example.com/%d", n)}
-	if door == pay.DoorProxy {
+	if door == policy.DoorProxy {
 		r.HTTP = &pay.HTTPRequest{Method: "GET", URL: r.URL}
 	}
 	return r
@@ -70,7 +71,7 @@ func places(t testing.TB, d *DB, k pay.Key) string {
 // is journaled: what is in force then counts.
 func TestLinkedBeforeTheJournal(t *testing.T) {
 	t.Parallel()
-	for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy} {
+	for _, door := range []policy.Door{policy.DoorAPI, policy.DoorProxy} {
 		d := openIn(t, inFolder(t.TempDir()))
 		a := enrolled(t, d, "ada")
 		s := &between{DB: d}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // A page or a sum of a filter that matches nothing looks at a bounded number of rows, however many
@@ -23,7 +23,7 @@ func TestListsAreBounded(t *testing.T) {
 	for i := range many {
 		at := noon.Add(time.Duration(i) * time.Second)
 		ids[i] = fmt.Sprintf("%s-7000-8000-%012d", idAt(at), i)
-		p := &pay.Payment{ID: ids[i], KeyID: "k0", Created: at, State: pay.Open, Currency: "USDC", Terms: pay.Terms{Amount: x402.NewAmount(1)}}
+		p := &pay.Payment{ID: ids[i], KeyID: "k0", Created: at, State: pay.Open, Currency: "USDC", Terms: pay.Terms{Amount: money.New(1)}}
 		p.Grant(p.ID, at.Add(pay.LeaseTime))
 		fx, err := p.Apply(pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: newID(), Release: true, Answered: true})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // retired makes a payment under an idempotency key that is settled, confirmed and retired.
@@ -211,7 +211,7 @@ func TestCheckOfACounterThatLacks(t *testing.T) {
 	c := pay.DailyCounter("k", "USDC", noon)
 	inside(t, o.Path, func(tx *bbolt.Tx) error {
 		have, err := counterIn(tx, c)
-		if err != nil || have != x402.NewAmount(10) {
+		if err != nil || have != money.New(10) {
 			return fmt.Errorf("%s: %w", have, err)
 		}
 		return tx.Bucket(countersBucket).Put([]byte(c), []byte("4"))

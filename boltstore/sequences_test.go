@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -83,7 +84,7 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	}
 	const url = "https://api.example.com/x"
 	request := pay.Request{
-		Key: key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, IdempotencyKey: "order-1",
+		Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, IdempotencyKey: "order-1",
 		HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
 	}
 	type opened struct {

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // PutEvent writes an event of a payment, its indexes and the sums of its day. HasEvent has found it new.
@@ -89,12 +89,12 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 }
 
 // VisitCounters visits the counters whose names begin with a prefix.
-func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	return d.view(ctx, func(tx *bbolt.Tx) error { return visitCounters(tx, prefix, visit) })
 }
 
 // Counter reads a counter.
-func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
+func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount money.Amount, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		amount, err = counterIn(tx, c)
 		return err

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // byTask lists all that a key spent on a task.
@@ -89,7 +90,7 @@ func TestCheckOfPolicies(t *testing.T) {
 		if _, err := d.CreateKey(t.Context(), pay.NewKey{Key: pay.Key{ID: "k"}, Secret: "pk_secret"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.SetPolicy(t.Context(), "k", &pay.Policy{}); err != nil {
+		if _, err := d.SetPolicy(t.Context(), "k", &policy.Policy{}); err != nil {
 			t.Fatal(err)
 		}
 		b := call("k")

@@ -16,7 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/cli/clitest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -137,16 +139,16 @@ func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 		id := uuid.Must(uuid.NewV7()).String()
 		keyID := fmt.Sprintf("key-%d", i)
 		row := &pay.Payment{
-			ID: id, KeyID: keyID, Door: pay.DoorProxy, Task: fmt.Sprintf("task-%d", i), Host: "api.example.com", RequestURL: "https://api.example.com/x?token=t0ken",
+			ID: id, KeyID: keyID, Door: policy.DoorProxy, Task: fmt.Sprintf("task-%d", i), Host: "api.example.com", RequestURL: "https://api.example.com/x?token=t0ken",
 			Terms: pay.Terms{
 				Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address,
-				PayTo: x402.Address{7}, Amount: x402.NewAmount(10_000),
+				PayTo: x402.Address{7}, Amount: money.New(10_000),
 			},
 			Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,
 			Authorization: x402.Authorization{Nonce: x402.Nonce(pay.HashOf(id)), ValidBefore: uint64(now.Add(time.Minute).Unix())},
 			Check:         now.Add(100 * 24 * time.Hour), // not while the test looks
 		}
-		place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}}
+		place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: money.New(1), Release: pay.ReleasePlace}}
 		begun, err := home.store.Begin(t.Context(), &pay.Begin{
 			Now: time.Now(), Owner: "test", CallIdentity: pay.CallIdentity{KeyID: keyID, Identity: row.Identity},
 			Judgement: pay.Judgement{Place: place}, Proposal: pay.Proposal{New: row},

@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
+	"github.com/purserpay/purser/policy"
 )
 
 // API is the handler of purser's REST API. It ends the route: what it does not know is
@@ -38,7 +39,7 @@ func (h *API) open(t *tenant) (err error) {
 		Payer: t.payer, Books: t.books, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
-		Declined:           func(d pay.Decline) { t.declined(pay.DoorAPI, d) },
+		Declined:           func(d pay.Decline) { t.declined(policy.DoorAPI, d) },
 		RegistrationClosed: s.registrationClosed, LoopbackOnly: h.loopback(),
 	})
 	return err

@@ -15,7 +15,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -242,20 +244,20 @@ func connectTo(t *testing.T, s *site, key, authority string) int {
 func heldPayment(t *testing.T, keyID string) string {
 	t.Helper()
 	now := time.Now().UTC()
-	terms := pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address, PayTo: x402.Address{7}, Amount: x402.NewAmount(10_000)}
+	terms := pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address, PayTo: x402.Address{7}, Amount: money.New(10_000)}
 	id := uuid.Must(uuid.NewV7()).String()
 	row := &pay.Payment{
-		ID: id, KeyID: keyID, Door: pay.DoorProxy, Host: "api.example.com", Terms: terms, Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,
+		ID: id, KeyID: keyID, Door: policy.DoorProxy, Host: "api.example.com", Terms: terms, Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,
 		Authorization: x402.Authorization{Value: terms.Amount, Nonce: x402.Nonce(pay.HashOf(id)), ValidBefore: uint64(now.Add(time.Minute).Unix())},
 	}
 	a := &pay.Approval{
-		ID: uuid.Must(uuid.NewV7()).String(), KeyID: keyID, Door: pay.DoorProxy, Host: "api.example.com", URL: "https://api.example.com/x", Terms: terms, Currency: "USDC",
+		ID: uuid.Must(uuid.NewV7()).String(), KeyID: keyID, Door: policy.DoorProxy, Host: "api.example.com", URL: "https://api.example.com/x", Terms: terms, Currency: "USDC",
 		Purchase: pay.HashOf("purchase", id), Created: now, Expires: now.Add(time.Hour),
 	}
-	place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}}
+	place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: money.New(1), Release: pay.ReleasePlace}}
 	begun, err := serving().home.store.Begin(t.Context(), &pay.Begin{
 		Now: now, Owner: "test", CallIdentity: pay.CallIdentity{KeyID: keyID, Identity: row.Identity},
-		Judgement: pay.Judgement{Place: place, Policy: &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.Amount{})}}, Proposal: pay.Proposal{New: row, Approval: a},
+		Judgement: pay.Judgement{Place: place, Policy: &policy.Policy{RequireApprovalAbove: policy.CapOf(money.Amount{})}}, Proposal: pay.Proposal{New: row, Approval: a},
 	})
 	if err != nil || begun.How != pay.Held {
 		t.Fatalf("%+v, %v", begun, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -60,7 +61,7 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 		set(&d.maxSpool, option{name: "transport purser max_spool"}.sizeOrOff, o.MaxSpool),
 		set(&d.failures, option{name: "transport purser max_failures"}.most, o.MaxFailures),
 	)
-	if err == nil && d.task != "" && !pay.ValidTask(d.task) {
+	if err == nil && d.task != "" && !policy.ValidTask(d.task) {
 		err = task.errorf("%q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", d.task)
 	}
 	return d, err
@@ -76,10 +77,10 @@ func (h *Transport) resolveOptions() (err error) {
 }
 
 // payOptions are the options as package proxy takes them.
-func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, declined func(pay.Door, pay.Decline)) proxy.PayOptions {
+func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, declined func(policy.Door, pay.Decline)) proxy.PayOptions {
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool,
 		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP,
-		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport, declined},
+		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{policy.DoorTransport, declined},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // checkListeners refuses a purser that would run and listen nowhere, proxies that requests for other
@@ -52,7 +53,7 @@ func (a *App) checkBudget(listen []string, k pay.Key) error {
 	if exposure.OnlyLoopback(listen) {
 		return nil
 	}
-	var own pay.Policy
+	var own policy.Policy
 	if k.Policy != nil {
 		own = *k.Policy
 	}

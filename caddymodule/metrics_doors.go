@@ -11,13 +11,14 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
 // doorObserver tells metrics and traces what happens at a door that sends requests itself.
 type doorObserver struct {
-	door     pay.Door
-	declined func(pay.Door, pay.Decline)
+	door     policy.Door
+	declined func(policy.Door, pay.Decline)
 }
 
 var _ proxy.Observer = doorObserver{}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // A door tells of what it declines and of what it turns away in the same way, so that both are watched
@@ -12,7 +13,7 @@ import (
 func TestDoorsTellOfAllThatTheyDecline(t *testing.T) {
 	t.Parallel()
 	var told []string
-	o := doorObserver{pay.DoorProxy, func(door pay.Door, d pay.Decline) { told = append(told, string(door)+" "+d.Reason) }}
+	o := doorObserver{policy.DoorProxy, func(door policy.Door, d pay.Decline) { told = append(told, string(door)+" "+d.Reason) }}
 	o.Declined(pay.Decline{Reason: "per-payment"})
 	o.TurnedAway(pay.Decline{Reason: "deny-private"})
 	o.Refused("upstream-timeout") // nothing was declined

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -23,12 +24,12 @@ type richChain struct {
 	fails bool
 }
 
-func (c *richChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c *richChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
 	c.asked.Add(1)
 	if c.fails {
-		return x402.Amount{}, errors.New("no answer")
+		return money.Amount{}, errors.New("no answer")
 	}
-	return x402.NewAmount(5_000_000), nil
+	return money.New(5_000_000), nil
 }
 
 // The readings in the background count the owners of quotas, and the wallets that are in use.

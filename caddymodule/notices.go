@@ -12,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // NoticeOptions say whom purser tells of budgets, approvals, disputes and the like, and how.
@@ -52,7 +53,7 @@ var (
 // noticeSettings are the resolved NoticeOptions.
 type noticeSettings struct {
 	options notices.Options
-	low     *pay.Cap
+	low     *policy.Cap
 }
 
 // areReferences refuses secrets themselves in a configuration.

@@ -16,7 +16,9 @@ import (
 
 	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/reference"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -137,19 +139,19 @@ func (o option) bounded(given string) (int, error) {
 }
 
 // cap is an option in whole USDC, or off, or nil if it is not set.
-func (o option) cap(given string) (*pay.Cap, error) {
+func (o option) cap(given string) (*policy.Cap, error) {
 	v, err := o.value(given)
 	switch {
 	case err != nil || v == "":
 		return nil, err
 	case v == off:
-		return pay.NoCap(), nil
+		return policy.NoCap(), nil
 	}
-	amount, err := x402.ParseUnits(v, usdcDecimals)
+	amount, err := money.ParseUnits(v, usdcDecimals)
 	if err != nil {
 		return nil, o.errorf("%q is not an amount in USDC like 0.25, and not off: %w", v, err)
 	}
-	return pay.CapOf(amount), nil
+	return policy.CapOf(amount), nil
 }
 
 // duration is an option such as "90s"; 0 if it is not set.

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // PolicyOptions limit what keys may spend. Keys that the operator has made have these limits at
@@ -98,20 +98,20 @@ func (a *App) resolvePolicy(s *settings) error {
 }
 
 // budgets are the limits of hosts or tasks.
-func budgets(of string, given map[string]BudgetOptions) (map[string]pay.Budget, error) {
+func budgets(of string, given map[string]BudgetOptions) (map[string]policy.Budget, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	all := make(map[string]pay.Budget, len(given))
+	all := make(map[string]policy.Budget, len(given))
 	for name, o := range given {
 		where := of + " " + name
-		var b pay.Budget
+		var b policy.Budget
 		err := cmp.Or(
 			set(&b.MaxPayment, option{name: where + " max_payment"}.cap, o.MaxPayment),
 			set(&b.DailyBudget, option{name: where + " daily_budget"}.cap, o.DailyBudget),
 			set(&b.MonthlyBudget, option{name: where + " monthly_budget"}.cap, o.MonthlyBudget),
 		)
-		if err == nil && b == (pay.Budget{}) {
+		if err == nil && b == (policy.Budget{}) {
 			err = option{name: where}.errorf("has no limit")
 		}
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/tracing"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
 )
@@ -185,7 +185,7 @@ func (h *Proxy) open(t *tenant) error {
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
 			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP,
-			Observer:    doorObserver{pay.DoorProxy, t.declined},
+			Observer:    doorObserver{policy.DoorProxy, t.declined},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,

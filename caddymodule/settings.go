@@ -14,6 +14,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -48,7 +49,7 @@ type settings struct {
 	origins        []string
 	key            string
 	standin        bool
-	policy         pay.Policy
+	policy         policy.Policy
 	dailyGiven     bool          // the daily budget is not the shipped default
 	approvalWait   time.Duration // 0: requests do not wait
 	approvalExpiry time.Duration

@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/forward"
 )
 
@@ -60,7 +61,7 @@ func (t *tenant) enter() error {
 }
 
 // declined tells those who watch of a request that a door did not pay, and counts it.
-func (t *tenant) declined(door pay.Door, d pay.Decline) {
+func (t *tenant) declined(door policy.Door, d pay.Decline) {
 	t.home.feed.Add(feed.OfDecline(door, d))
 	t.payer.NoteDecline(d)
 }

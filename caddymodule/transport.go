@@ -22,6 +22,7 @@ import (
 	"github.com/purserpay/purser/internal/browser"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
 	"github.com/purserpay/purser/x402"
@@ -126,7 +127,7 @@ func (h *Transport) open(t *tenant) error {
 		return err
 	}
 	o := proxy.TransportOptions{
-		PayOptions: h.payOptions(h.door, s.bounds("transport"), t.declined), Payer: t.payer, Next: dialled{h.HTTPTransport}, Door: pay.DoorTransport, Logger: h.log,
+		PayOptions: h.payOptions(h.door, s.bounds("transport"), t.declined), Payer: t.payer, Next: dialled{h.HTTPTransport}, Door: policy.DoorTransport, Logger: h.log,
 	}
 	if h.viaProxy() { // its address says nothing of the upstream's
 		o.MayPayPlain = func(netip.Addr) bool { return false }
@@ -270,7 +271,7 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 		return resp, err
 	}
 	why := proxy.Explain(x.declined)
-	doorObserver{pay.DoorTransport, x.tenant.declined}.Declined(pay.Decline{
+	doorObserver{policy.DoorTransport, x.tenant.declined}.Declined(pay.Decline{
 		Reason: why.Reason, Detail: why.Detail, KeyID: h.keyID, Task: h.door.task, Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host),
 	})
 	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -280,7 +280,7 @@ func TestTransportBudgetOfTheKey(t *testing.T) {
 	v := newVendor(t)
 	s := newSidecar(t, v, "", "")
 	mustLoad(t, s.caddyfile())
-	set := func(p *pay.Policy) {
+	set := func(p *policy.Policy) {
 		tenant := pooledAt(t).newestTenant()
 		key, err := tenant.payer.Resolve(t.Context(), "pk_deployment")
 		if err == nil {
@@ -290,10 +290,10 @@ func TestTransportBudgetOfTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set(&pay.Policy{DailyBudget: wholeUSDC(2)})
+	set(&policy.Policy{DailyBudget: wholeUSDC(2)})
 	s.bind = "0.0.0.0"
 	mustLoad(t, s.caddyfile())
-	set(&pay.Policy{DailyBudget: pay.NoCap()})
+	set(&policy.Policy{DailyBudget: policy.NoCap()})
 	s.app = "daily_budget 10"
 	if err := load(t, s.caddyfile()); err == nil || !strings.Contains(err.Error(), "PURSER_DAILY_BUDGET") {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/x402"
 )
@@ -24,7 +25,7 @@ func TestTransportPays(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	p := closed(t)
-	if resp.Header.Get(proxy.HeaderPayment) != p.ID || p.Door != pay.DoorTransport || p.Task != "nightly" ||
+	if resp.Header.Get(proxy.HeaderPayment) != p.ID || p.Door != policy.DoorTransport || p.Task != "nightly" ||
 		p.State != pay.Settled || !p.Answered || p.RequestURL != v.URL+"/a%2Fb?q=1" {
 		t.Errorf("%v, %+v", resp.Header, p)
 	}

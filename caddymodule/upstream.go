@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -89,7 +90,7 @@ func (h *Upstream) target() (*url.URL, error) {
 	// Errors do not repeat the value, which may hold a password.
 	u, err := url.Parse(v)
 	switch {
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || pay.CheckHost(u) != nil || strings.ContainsAny(u.Host, "{}"):
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || policy.CheckHost(u) != nil || strings.ContainsAny(u.Host, "{}"):
 		return nil, toOption.errorf("not an absolute http or https URL such as https://api.example.com")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, toOption.errorf("a URL with credentials, a query or a fragment cannot be used")

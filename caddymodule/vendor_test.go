@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -218,4 +220,4 @@ func newRequest(t *testing.T, method, url string, body io.Reader, headers ...str
 	return r
 }
 
-func wholeUSDC(units uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(units * 1_000_000)) }
+func wholeUSDC(units uint64) *policy.Cap { return policy.CapOf(money.New(units * 1_000_000)) }

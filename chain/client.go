@@ -21,6 +21,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/endpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -152,11 +153,11 @@ func (c *Client) checkCanonical(ctx context.Context, b header) error {
 }
 
 // Balance returns the owner's token balance at the latest block, in the asset's smallest units.
-func (c *Client) Balance(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *Client) Balance(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
 	word, err := c.tokenCall(ctx, a.Address, atLatest, selectorBalanceOf, addressWord(owner))
 	if err != nil {
-		return x402.Amount{}, fmt.Errorf("balance of %s: %w", owner, err)
+		return money.Amount{}, fmt.Errorf("balance of %s: %w", owner, err)
 	}
-	amount, _ := x402.AmountFromBig(new(big.Int).SetBytes(word[:])) // 32 bytes always fit
+	amount, _ := money.FromBig(new(big.Int).SetBytes(word[:])) // 32 bytes always fit
 	return amount, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -44,12 +45,12 @@ func (c *Client) BlockTime(ctx context.Context, _ x402.Network, number uint64) (
 }
 
 // BalanceAt returns the owner's token balance at a block. RPCs may refuse old blocks.
-func (c *Client) BalanceAt(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (x402.Amount, error) {
+func (c *Client) BalanceAt(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (money.Amount, error) {
 	got, err := c.tokenCall(ctx, a.Address, atBlock(headerOf(b)), selectorBalanceOf, addressWord(owner))
 	if err != nil {
-		return x402.Amount{}, fmt.Errorf("balance of %s at block %d: %w", owner, b.Number, err)
+		return money.Amount{}, fmt.Errorf("balance of %s at block %d: %w", owner, b.Number, err)
 	}
-	amount, _ := x402.AmountFromBig(new(big.Int).SetBytes(got[:])) // 32 bytes always fit
+	amount, _ := money.FromBig(new(big.Int).SetBytes(got[:])) // 32 bytes always fit
 	return amount, nil
 }
 
@@ -161,7 +162,7 @@ func (l *transferLog) transfer(q treasury.TransfersQuery, at int, wallets []stri
 	if err != nil {
 		return t, errScan
 	}
-	t.Value, _ = x402.AmountFromBig(new(big.Int).SetBytes(value[:])) // 32 bytes always fit
+	t.Value, _ = money.FromBig(new(big.Int).SetBytes(value[:])) // 32 bytes always fit
 	if t.From, err = topicAddress(strings.ToLower(l.Topics[1])); err == nil {
 		t.To, err = topicAddress(strings.ToLower(l.Topics[2]))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/treasury"
@@ -51,7 +52,7 @@ func TestHistory(t *testing.T) {
 		if !b.Time.Before(begin.AddDate(0, 0, day)) && b.Number > 0 {
 			t.Errorf("day %d: block %d is of %s", day, b.Number, b.Time)
 		}
-		if got := must(client.BalanceAt(t.Context(), base, usdc, owner, b)); got.String() != x402.NewAmount(want).String() {
+		if got := must(client.BalanceAt(t.Context(), base, usdc, owner, b)); got.String() != money.New(want).String() {
 			t.Errorf("day %d: balance %s at block %d, want %d", day, got, b.Number, want)
 		}
 	}
@@ -85,7 +86,7 @@ func TestHistory(t *testing.T) {
 func moveTo(t *testing.T, world *ledger.Ledger, key *ecdsa.PrivateKey, to x402.Address, amount uint64, now int64) {
 	t.Helper()
 	a := x402.Authorization{
-		From: x402.Address(crypto.PubkeyToAddress(key.PublicKey)), To: to, Value: x402.NewAmount(amount),
+		From: x402.Address(crypto.PubkeyToAddress(key.PublicKey)), To: to, Value: money.New(amount),
 		ValidBefore: uint64(now) + 60, Nonce: x402.Nonce(crypto.Keccak256(to[:], []byte{byte(amount), byte(now >> 16), byte(now >> 8), byte(now)})),
 	}
 	if _, err := world.TransferWithAuthorization(t.Context(), a, must(x402.Sign(a.Digest(usdc, base.ChainID), key))); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -44,8 +45,8 @@ func (all Networks) Identify(ctx context.Context, n x402.Network, a x402.Asset) 
 }
 
 // Balance is Client.Balance of the network's RPC.
-func (all Networks) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
-	return of(all, n, func(c *Client) (x402.Amount, error) { return c.Balance(ctx, n, a, owner) })
+func (all Networks) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
+	return of(all, n, func(c *Client) (money.Amount, error) { return c.Balance(ctx, n, a, owner) })
 }
 
 // Trace is Client.Trace of the network's RPC.
@@ -89,8 +90,8 @@ func (all Networks) EstimateGas(ctx context.Context, n x402.Network, t treasury.
 }
 
 // DataFee is Client.DataFee of the network's RPC.
-func (all Networks) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (x402.Amount, error) {
-	return of(all, n, func(c *Client) (x402.Amount, error) { return c.DataFee(ctx, n, t) })
+func (all Networks) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (money.Amount, error) {
+	return of(all, n, func(c *Client) (money.Amount, error) { return c.DataFee(ctx, n, t) })
 }
 
 // Send is Client.Send of the network's RPC.
@@ -117,8 +118,8 @@ func (all Networks) BlockTime(ctx context.Context, n x402.Network, number uint64
 // BalanceAt is Client.BalanceAt of the network's RPC.
 func (all Networks) BalanceAt(
 	ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock,
-) (x402.Amount, error) {
-	return of(all, n, func(c *Client) (x402.Amount, error) { return c.BalanceAt(ctx, n, a, owner, b) })
+) (money.Amount, error) {
+	return of(all, n, func(c *Client) (money.Amount, error) { return c.BalanceAt(ctx, n, a, owner, b) })
 }
 
 // Transfers is Client.Transfers of the network's RPC.

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -46,7 +47,7 @@ func mustNetwork() x402.Network {
 
 func query() pay.TraceQuery {
 	return pay.TraceQuery{Network: base, Asset: usdc, Created: created, Authorization: x402.Authorization{
-		From: payer, To: payee, Value: x402.NewAmount(10_000),
+		From: payer, To: payee, Value: money.New(10_000),
 		ValidBefore: uint64(created.Unix()) + 60, Nonce: x402.Nonce{31: 9},
 	}}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -32,8 +33,8 @@ const (
 	candidatesAtOnce = 8
 )
 
-func amountOf(w word) x402.Amount {
-	amount, _ := x402.AmountFromBig(new(big.Int).SetBytes(w[:])) // 32 bytes always fit
+func amountOf(w word) money.Amount {
+	amount, _ := money.FromBig(new(big.Int).SetBytes(w[:])) // 32 bytes always fit
 	return amount
 }
 
@@ -330,7 +331,7 @@ func (s *transferSearch) hiddenIn(ctx context.Context, l logEntry) (hidden []eve
 }
 
 // misses reports whether a transfer cannot be that of the authorization, by its amount.
-func (s *transferSearch) misses(moved x402.Amount) bool {
+func (s *transferSearch) misses(moved money.Amount) bool {
 	a := s.query.Authorization
 	if a.Rail == x402.RailUpto {
 		return moved.Cmp(a.Value) > 0
@@ -339,13 +340,13 @@ func (s *transferSearch) misses(moved x402.Amount) bool {
 }
 
 // check refuses a log that the filter does not select, and returns the amount of the transfer.
-func (s *transferSearch) check(l logEntry, from, to uint64) (x402.Amount, error) {
+func (s *transferSearch) check(l logEntry, from, to uint64) (money.Amount, error) {
 	a := s.query.Authorization
 	value, err := x402.ParseNonce(l.Data) // any 32 bytes
 	if err != nil || l.Address != s.query.Asset.Address || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||
 		!x402.ValidTransaction(l.Transaction) || !x402.ValidTransaction(l.BlockHash) ||
 		!hasTopics(l, topicTransfer, addressTopic(a.From), addressTopic(a.To)) {
-		return x402.Amount{}, errOtherLog
+		return money.Amount{}, errOtherLog
 	}
 	return amountOf(word(value)), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -110,7 +111,7 @@ func (w *permit2World) requireMoved(what string, client *chain.Client, q pay.Tra
 	w.t.Helper()
 	w.traced(q)
 	got, err := client.Trace(w.ctx, q)
-	if err != nil || !got.Used || got.Canceled || got.Moved.Cmp(x402.NewAmount(least)) < 0 || got.Moved.Cmp(x402.NewAmount(most)) > 0 {
+	if err != nil || !got.Used || got.Canceled || got.Moved.Cmp(money.New(least)) < 0 || got.Moved.Cmp(money.New(most)) > 0 {
 		w.t.Errorf("%s: trace %+v, %v; want %d to %d moved", what, got, err, least, most)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/params"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -122,7 +123,7 @@ func TestPermit2GivenUpBehindAHiddenTransfer(t *testing.T) {
 		if blocks[0] != blocks[1] {
 			continue
 		}
-		if got := must(w.client.Balance(w.ctx, base, usdc, w.address)); got.Cmp(x402.NewAmount(1_000_000)) >= 0 {
+		if got := must(w.client.Balance(w.ctx, base, usdc, w.address)); got.Cmp(money.New(1_000_000)) >= 0 {
 			t.Fatalf("no money has moved: %s", got)
 		}
 		for { // until a safe block has it
@@ -160,22 +161,22 @@ func TestUptoBesideADecoy(t *testing.T) {
 	maker.inOneBlock(call{Target: maker.address()})
 
 	cheap := w.permits(x402.RailPermit2, 2, x402.Address{})
-	cheap.Authorization.Value = x402.NewAmount(1)
+	cheap.Authorization.Value = money.New(1)
 	decoy := w.call(a, 1, w.sign(a)).CallData
 	paid := w.call(cheap.Authorization, 0, w.sign(cheap.Authorization))
 	must(w.chain.Relay(w.ctx, paid.Target, slices.Concat(paid.CallData, decoy)))
 	token := w.authorize(3, time.Minute)
-	token.Authorization.Value = x402.NewAmount(2)
+	token.Authorization.Value = money.New(2)
 	must(w.chain.Relay(w.ctx, w.chain.TokenAddress(), slices.Concat(w.tokenCall(token.Authorization), w.call(a, 2, w.sign(a)).CallData)))
 	// Multicall3 shows the data of a call that fails beside one that succeeds.
 	plain := w.permits(x402.RailPermit2, 4, x402.Address{})
-	plain.Authorization.Value = x402.NewAmount(3)
+	plain.Authorization.Value = money.New(3)
 	w.together(w.call(plain.Authorization, 0, w.sign(plain.Authorization)), w.call(a, 3, x402.Signature{}))
 
 	q.Created = time.Now()
 	for {
 		got, err := w.client.Trace(w.ctx, q)
-		if err == nil && got.Used && got.Moved.Cmp(x402.NewAmount(9_000)) < 0 {
+		if err == nil && got.Used && got.Moved.Cmp(money.New(9_000)) < 0 {
 			t.Fatalf("9000 have moved, and the trace says %s: %+v", got.Moved, got)
 		}
 		if last := must(w.client.Trace(w.ctx, plain)); last.SafeUsed {

@@ -19,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
@@ -73,7 +74,7 @@ func (w *permit2World) sign(a x402.Authorization) x402.Signature {
 }
 
 func (w *permit2World) settles(a x402.Authorization, amount uint64) string {
-	return must(w.chain.SettlePermit2(w.ctx, a, x402.NewAmount(amount), w.sign(a)))
+	return must(w.chain.SettlePermit2(w.ctx, a, money.New(amount), w.sign(a)))
 }
 
 // call is one call of Multicall3, which goes on when it fails.
@@ -84,7 +85,7 @@ type call struct {
 }
 
 func (w *permit2World) call(a x402.Authorization, amount uint64, s x402.Signature) call {
-	to, data, err := w.chain.Permit2Call(a, x402.NewAmount(amount), s)
+	to, data, err := w.chain.Permit2Call(a, money.New(amount), s)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func (w *permit2World) traced(q pay.TraceQuery) pay.Trace {
 func (w *permit2World) requireUsed(what string, q pay.TraceQuery, transaction string, moved uint64) {
 	w.t.Helper()
 	got := w.traced(q)
-	if !got.Used || got.Canceled || !got.SafeLogs || got.Transaction != transaction || got.Moved != x402.NewAmount(moved) {
+	if !got.Used || got.Canceled || !got.SafeLogs || got.Transaction != transaction || got.Moved != money.New(moved) {
 		w.t.Errorf("%s: trace %+v, want %d moved in %s", what, got, moved, transaction)
 	}
 }
@@ -124,7 +125,7 @@ func (w *permit2World) requireUsed(what string, q pay.TraceQuery, transaction st
 func TestPermit2OnARealChain(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
-	if got := must(w.client.Allowance(w.ctx, base, usdc, w.address, x402.Permit2)); got != x402.NewAmount(500_000) {
+	if got := must(w.client.Allowance(w.ctx, base, usdc, w.address, x402.Permit2)); got != money.New(500_000) {
 		t.Errorf("allowance %s", got)
 	}
 	operator := w.chain.Operator()
@@ -143,11 +144,11 @@ func TestPermit2OnARealChain(t *testing.T) {
 	}
 
 	other := exact
-	other.Authorization.Value = x402.NewAmount(10_001)
+	other.Authorization.Value = money.New(10_001)
 	if got, err := w.client.Trace(w.ctx, other); err == nil {
 		t.Errorf("another amount under the nonce: trace %+v", got)
 	}
-	if got := must(w.client.Balance(w.ctx, base, usdc, w.address)); got != x402.NewAmount(1_000_000-10_000-1234) {
+	if got := must(w.client.Balance(w.ctx, base, usdc, w.address)); got != money.New(1_000_000-10_000-1234) {
 		t.Errorf("balance %s", got)
 	}
 }
@@ -161,7 +162,7 @@ func TestPermit2NoncesGivenUp(t *testing.T) {
 	if got := w.traced(given); got.Used || !got.Canceled || !got.SafeLogs || got.Transaction != transaction {
 		t.Errorf("given up: trace %+v, want %s", got, transaction)
 	}
-	if _, err := w.chain.SettlePermit2(w.ctx, given.Authorization, x402.Amount{}, w.sign(given.Authorization)); err == nil {
+	if _, err := w.chain.SettlePermit2(w.ctx, given.Authorization, money.Amount{}, w.sign(given.Authorization)); err == nil {
 		t.Error("it moved money all the same")
 	}
 
@@ -219,7 +220,7 @@ func TestPermit2TransfersInOneTransaction(t *testing.T) {
 	w.requireUsed("second", second, transaction, 10_000)
 	// A contract can make calls that its data does not show, so what upto moved is bounded from below only.
 	for q, least := range map[*pay.TraceQuery]uint64{&third: 9, &fourth: 7} {
-		if got := w.traced(*q); !got.Used || got.Transaction != transaction || got.Moved.Cmp(x402.NewAmount(least)) < 0 {
+		if got := w.traced(*q); !got.Used || got.Transaction != transaction || got.Moved.Cmp(money.New(least)) < 0 {
 			t.Errorf("upto: trace %+v, want at least %d moved in %s", got, least, transaction)
 		}
 	}
@@ -259,14 +260,14 @@ func TestUsedTellsOfPermit2(t *testing.T) {
 	}
 	got := must(w.client.Used(w.ctx, pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number, Safe: safe}))
 	want := []pay.UsedAuthorization{
-		{Nonce: token.Authorization.Nonce, Value: x402.NewAmount(10_000)},
-		{Nonce: a.Nonce, Rail: x402.RailPermit2, Value: x402.NewAmount(10_000)},
-		{Nonce: b.Nonce, Rail: x402.RailUpto, Value: x402.NewAmount(77)},
+		{Nonce: token.Authorization.Nonce, Value: money.New(10_000)},
+		{Nonce: a.Nonce, Rail: x402.RailPermit2, Value: money.New(10_000)},
+		{Nonce: b.Nonce, Rail: x402.RailUpto, Value: money.New(77)},
 	}
 	if len(got.Used) != len(want) {
 		t.Fatalf("used: %+v", got.Used)
 	}
-	if left := got.Unexplained; len(left) != 1 || left[0].Value != x402.NewAmount(5) || left[0].From != w.address || left[0].To != payee {
+	if left := got.Unexplained; len(left) != 1 || left[0].Value != money.New(5) || left[0].From != w.address || left[0].To != payee {
 		t.Errorf("unexplained: %+v", left)
 	}
 	for i, u := range got.Used {

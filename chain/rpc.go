@@ -14,7 +14,7 @@ import (
 	"unicode"
 
 	"github.com/purserpay/purser/internal/endpoint"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -154,7 +154,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 
 // readable returns the RPC's message: without a key, printable, and at most 200 bytes.
 func (c *Client) readable(message string) string {
-	return pay.Truncate(strings.Map(func(r rune) rune {
+	return words.Truncate(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}

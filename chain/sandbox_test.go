@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
@@ -28,7 +29,7 @@ type realPayer struct {
 func (p realPayer) authorize(nonce byte, validFor time.Duration) pay.TraceQuery {
 	now := time.Now()
 	return pay.TraceQuery{Network: base, Asset: usdc, Created: now, Authorization: x402.Authorization{
-		From: p.address, To: payee, Value: x402.NewAmount(10_000),
+		From: p.address, To: payee, Value: money.New(10_000),
 		ValidBefore: uint64(now.Add(validFor).Unix()), Nonce: x402.Nonce{0: nonce},
 	}}
 }
@@ -86,14 +87,14 @@ func TestOnARealChain(t *testing.T) {
 	unused := rich.authorize(3, time.Minute)
 	expiring := rich.authorize(4, 2*time.Second)
 
-	if got, err := client.Balance(ctx, base, usdc, rich.address); err != nil || got != x402.NewAmount(990_000) {
+	if got, err := client.Balance(ctx, base, usdc, rich.address); err != nil || got != money.New(990_000) {
 		t.Errorf("balance after paying %s, %v", got, err)
 	}
 	for name, c := range map[string]struct {
 		query pay.TraceQuery
 		want  pay.Trace
 	}{
-		"used":     {used, pay.Trace{Used: true, Moved: x402.NewAmount(10_000), Transaction: transaction, SafeUsed: true, SafeLogs: true}},
+		"used":     {used, pay.Trace{Used: true, Moved: money.New(10_000), Transaction: transaction, SafeUsed: true, SafeLogs: true}},
 		"canceled": {canceled, pay.Trace{Canceled: true, Transaction: cancellation, SafeUsed: true, SafeLogs: true}},
 		"unused":   {unused, pay.Trace{}},
 	} {
@@ -119,7 +120,7 @@ func TestOnARealChain(t *testing.T) {
 
 	// Another transfer's log does not confirm terms that the chain never saw.
 	other := used
-	other.Authorization.Value = x402.NewAmount(10_001)
+	other.Authorization.Value = money.New(10_001)
 	if got, err := client.Trace(ctx, other); err == nil {
 		t.Errorf("other amount: trace %+v", got)
 	}

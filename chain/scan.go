@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -275,7 +276,7 @@ func setTransfer(u *pay.UsedAuthorization, l transferLog) (err error) {
 	if err != nil {
 		return errScan
 	}
-	u.Value, _ = x402.AmountFromBig(new(big.Int).SetBytes(value[:])) // 32 bytes always fit
+	u.Value, _ = money.FromBig(new(big.Int).SetBytes(value[:])) // 32 bytes always fit
 	u.Matched = true
 	return nil
 }

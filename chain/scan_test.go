@@ -20,6 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/evm"
@@ -306,7 +307,7 @@ func TestUsedOnARealChain(t *testing.T) {
 	want := map[x402.Nonce]string{}
 	pays := func(p realPayer, nonce byte, amount uint64) x402.Authorization {
 		a := p.authorize(nonce, time.Minute).Authorization
-		a.Value = x402.NewAmount(amount)
+		a.Value = money.New(amount)
 		return a
 	}
 	for i, p := range rich {
@@ -332,7 +333,7 @@ func TestUsedOnARealChain(t *testing.T) {
 		}
 		for _, u := range got.Used {
 			amount := map[byte]uint64{10: 100, 11: 101, 30: 300, 31: 301, 32: 302}[u.Nonce[0]]
-			if u.Transaction != want[u.Nonce] || !u.Matched || u.To != payee || u.Value != x402.NewAmount(amount) {
+			if u.Transaction != want[u.Nonce] || !u.Matched || u.To != payee || u.Value != money.New(amount) {
 				t.Errorf("%+v, want transaction %s and amount %d", u, want[u.Nonce], amount)
 			}
 		}

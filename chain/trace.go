@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -39,7 +40,7 @@ const (
 type event struct {
 	canceled bool
 	log      logEntry
-	moved    x402.Amount // by a use
+	moved    money.Amount // by a use
 }
 
 // errOtherLog reports a log that does not match the filter.

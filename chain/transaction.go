@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // wei is a number of up to 256 bits in the form of JSON-RPC: "0x1b4".
-type wei struct{ x402.Amount }
+type wei struct{ money.Amount }
 
 func (w *wei) UnmarshalText(text []byte) error {
 	digits, ok := strings.CutPrefix(string(text), "0x")
@@ -32,7 +33,7 @@ func (w *wei) UnmarshalText(text []byte) error {
 	if !ok || !valid || strings.HasPrefix(digits, "-") || strings.HasPrefix(digits, "+") {
 		return errors.New("not a number in hexadecimal")
 	}
-	if w.Amount, ok = x402.AmountFromBig(n); !ok {
+	if w.Amount, ok = money.FromBig(n); !ok {
 		return errors.New("a number of more than 256 bits")
 	}
 	return nil
@@ -111,27 +112,27 @@ func (c *Client) EstimateGas(ctx context.Context, _ x402.Network, t treasury.Tra
 }
 
 // DataFee asks the network's contract for the fee. A chain without it, such as a private one, has none.
-func (c *Client) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (x402.Amount, error) {
+func (c *Client) DataFee(ctx context.Context, n x402.Network, t treasury.Transaction) (money.Amount, error) {
 	if !n.DataFee {
-		return x402.Amount{}, nil
+		return money.Amount{}, nil
 	}
 	encoded := t.Encode()
-	offset, length := x402.NewAmount(32).Bytes32(), x402.NewAmount(uint64(len(encoded))).Bytes32()
+	offset, length := money.New(32).Bytes32(), money.New(uint64(len(encoded))).Bytes32()
 	padded := make([]byte, (len(encoded)+31)/32*32)
 	copy(padded, encoded)
 	data := "0x" + selectorL1Fee + hex.EncodeToString(offset[:]) + hex.EncodeToString(length[:]) + hex.EncodeToString(padded)
 	var result string
 	if err := c.call(ctx, &result, "eth_call", map[string]string{"to": gasPriceOracle, "data": data}, atLatest); err != nil {
-		return x402.Amount{}, fmt.Errorf("fee for data: %w", err)
+		return money.Amount{}, fmt.Errorf("fee for data: %w", err)
 	}
 	if result == "0x" {
-		return x402.Amount{}, nil
+		return money.Amount{}, nil
 	}
 	word, err := x402.ParseNonce(result) // any 32 bytes
 	if err != nil {
-		return x402.Amount{}, errors.New("fee for data: RPC eth_call: the answer is not one word")
+		return money.Amount{}, errors.New("fee for data: RPC eth_call: the answer is not one word")
 	}
-	fee, _ := x402.AmountFromBig(new(big.Int).SetBytes(word[:])) // 32 bytes always fit
+	fee, _ := money.FromBig(new(big.Int).SetBytes(word[:])) // 32 bytes always fit
 	return fee, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -22,7 +23,7 @@ func TestAccountState(t *testing.T) {
 	t.Parallel()
 	c := answering(t, map[string]any{"eth_getBalance": "0xde0b6b3a7640000", "eth_getTransactionCount": "0x7"})
 	got, err := c.AccountState(t.Context(), base, payer)
-	if want := (treasury.AccountState{Coins: x402.NewAmount(1e18), Mined: 7, Sent: 7}); err != nil || got != want {
+	if want := (treasury.AccountState{Coins: money.New(1e18), Mined: 7, Sent: 7}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, answers := range map[string]map[string]any{
@@ -47,9 +48,9 @@ func TestFees(t *testing.T) {
 		history, tip any
 		want         treasury.Fees
 	}{
-		"advice":      {history, "0x9", treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(9)}},
-		"no advice":   {history, refusal{-32601, "no such method"}, treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
-		"null advice": {history, nil, treasury.Fees{Base: x402.NewAmount(6), Tip: x402.NewAmount(3)}},
+		"advice":      {history, "0x9", treasury.Fees{Base: money.New(6), Tip: money.New(9)}},
+		"no advice":   {history, refusal{-32601, "no such method"}, treasury.Fees{Base: money.New(6), Tip: money.New(3)}},
+		"null advice": {history, nil, treasury.Fees{Base: money.New(6), Tip: money.New(3)}},
 		"no base fee": {map[string]any{}, "0x9", treasury.Fees{}},
 		"no history":  {refusal{-32601, "no such method"}, "0x9", treasury.Fees{}},
 	} {
@@ -137,9 +138,9 @@ func TestMined(t *testing.T) {
 		want   *treasury.MinedTransaction
 		fails  bool
 	}{
-		"done":            {receipt("0x1"), &treasury.MinedTransaction{OK: true, Cost: x402.NewAmount(300)}, false},
-		"with data":       {receipt("0x1", "l1Fee", "0x5"), &treasury.MinedTransaction{OK: true, Cost: x402.NewAmount(305)}, false},
-		"failed":          {receipt("0x0"), &treasury.MinedTransaction{Cost: x402.NewAmount(300)}, false},
+		"done":            {receipt("0x1"), &treasury.MinedTransaction{OK: true, Cost: money.New(300)}, false},
+		"with data":       {receipt("0x1", "l1Fee", "0x5"), &treasury.MinedTransaction{OK: true, Cost: money.New(305)}, false},
+		"failed":          {receipt("0x0"), &treasury.MinedTransaction{Cost: money.New(300)}, false},
 		"in no block":     {nil, nil, false},
 		"another's":       {receipt("0x1", "transactionHash", hash(8)), nil, true},
 		"without status":  {receipt("0x1", "status", ""), nil, true},

@@ -9,8 +9,10 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/approvals"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // approvalTerms holds what a person agrees to.
@@ -110,7 +112,7 @@ func termsOf(a pay.Approval, k pay.Key) approvalTerms {
 	t := approvalTerms{
 		ID: a.ID, Method: cut(a.Method, 12), PayTo: a.Terms.PayTo.String(), Network: a.Terms.Network, Asset: a.Terms.Asset.String(), Scheme: cut(a.Terms.Scheme, maxName),
 		Settlement: "the seller, when it gets the payload", KeyName: label(k), Task: cut(a.Task, maxTitle), Rule: a.Rule,
-		Detail: cut(a.Detail, 500), Claimed: a.Door == pay.DoorAPI, Amount: amountOf(a.Terms.Amount, false, cut(a.Currency, 12)), Site: whole(a.URL),
+		Detail: cut(a.Detail, 500), Claimed: a.Door == policy.DoorAPI, Amount: amountOf(a.Terms.Amount, false, cut(a.Currency, 12)), Site: whole(a.URL),
 		Asked: momentOf(a.Created, inText), Expires: momentOf(a.Expires, inText),
 	}
 	if a.Terms.Settlement == pay.SettlePayer {
@@ -160,7 +162,7 @@ func approvalStory(a pay.Approval, now time.Time, by string) string {
 	case pay.ApprovalDenied:
 		said := ""
 		if a.Reason != "" {
-			said = " The reason: " + pay.QuoteWords(pay.Words(a.Reason)) + "."
+			said = " The reason: " + words.Quote(words.Of(a.Reason)) + "."
 		}
 		return "It was denied by " + by + at + ", and nothing was paid." + said
 	case pay.ApprovalExpired:
@@ -188,7 +190,7 @@ func (d *dashboard) over(ctx context.Context, k pay.Key, a pay.Approval) (string
 		}
 		left, none := b.use.Budget.Sub(b.use.Used)
 		if none {
-			left = x402.Amount{}
+			left = money.Amount{}
 		}
 		if a.Terms.Amount.Cmp(left) > 0 {
 			return b.name, nil

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // asks makes a key ask for an approval of a payment.
@@ -20,7 +21,7 @@ func (w *world) asks(k pay.Key, at, micros string) pay.Approval {
 	if k, err := w.books.Key(w.t.Context(), k.ID); err != nil {
 		w.t.Fatal(err)
 	} else if k.Policy == nil {
-		pol := &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.NewAmount(500_000))}
+		pol := &policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(500_000))}
 		if _, err := w.books.SetPolicy(w.t.Context(), k.ID, pol); err != nil {
 			w.t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestTheLimitIsRaised(t *testing.T) {
 	}
 	w.buy(ada.key, "https://api.example.com/next", "nightly", "600000")
 	above := w.asks(ada.key, "https://api.example.com/report", "600001")
-	if _, err := w.books.SetPolicy(t.Context(), k.ID, &pay.Policy{RequireApprovalAbove: pay.NoCap()}); err != nil {
+	if _, err := w.books.SetPolicy(t.Context(), k.ID, &policy.Policy{RequireApprovalAbove: policy.NoCap()}); err != nil {
 		t.Fatal(err)
 	}
 	ada.get(approvalPath(above)).is(200, "Approve this payment").without(`value="raise"`)
@@ -237,7 +238,7 @@ func TestABudgetWithoutRoom(t *testing.T) {
 	w := newWorld(t)
 	ada := w.person("ada")
 	w.wallet(ada.key, 50_000_000)
-	pol := &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.NewAmount(500_000)), DailyBudget: pay.CapOf(x402.NewAmount(1_000_000))}
+	pol := &policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(500_000)), DailyBudget: policy.CapOf(money.New(1_000_000))}
 	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, pol); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -141,7 +141,7 @@ func wordsOf(members map[string]any) string {
 			}
 			parts = append(parts, words)
 		case string:
-			if amount, err := x402.ParseAmount(value); err == nil && capNames[name] {
+			if amount, err := money.Parse(value); err == nil && capNames[name] {
 				value = amountOf(amount, false, currency).String()
 			}
 			if value != "" {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"math/big"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // budgetBar shows how much of a budget is used: in words, and as a bar in thousandths.
@@ -23,7 +24,7 @@ type budgetBar struct {
 
 // barsOf returns the bars of a key's day and month, by the budgets that hold at the proxy.
 func (d *dashboard) barsOf(ctx context.Context, v visit, k pay.Key) ([]budgetBar, error) {
-	day, month, reserved, err := d.Payer.Budgets(ctx, k, pay.DoorProxy)
+	day, month, reserved, err := d.Payer.Budgets(ctx, k, policy.DoorProxy)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (d *dashboard) barsOf(ctx context.Context, v visit, k pay.Key) ([]budgetBar
 	}, nil
 }
 
-func usdcText(a x402.Amount) string { return thousandsOf(twoDigits(a.Format(decimals))) }
+func usdcText(a money.Amount) string { return thousandsOf(twoDigits(a.Format(decimals))) }
 
 // thousandsOf groups the digits before a number's point.
 func thousandsOf(number string) string {
@@ -45,7 +46,7 @@ func thousandsOf(number string) string {
 	return thousands(number)
 }
 
-func newBudgetBar(name string, use pay.BudgetUse, reserved x402.Amount, again string) budgetBar {
+func newBudgetBar(name string, use pay.BudgetUse, reserved money.Amount, again string) budgetBar {
 	b := budgetBar{Name: name, Used: usdcText(use.Used), Again: again}
 	if reserved.Cmp(use.Used) > 0 { // some of it may be of an earlier day
 		reserved = use.Used
@@ -59,7 +60,7 @@ func newBudgetBar(name string, use pay.BudgetUse, reserved x402.Amount, again st
 	b.Limit = usdcText(*use.Budget)
 	left, over := use.Budget.Sub(use.Used)
 	if over {
-		left = x402.Amount{}
+		left = money.Amount{}
 	}
 	b.Left = usdcText(left)
 	spent, _ := use.Used.Sub(reserved)
@@ -75,7 +76,7 @@ func newBudgetBar(name string, use pay.BudgetUse, reserved x402.Amount, again st
 }
 
 // mille returns a part of an amount in thousandths, at most 1,000.
-func mille(part, of x402.Amount) int {
+func mille(part, of money.Amount) int {
 	if of.IsZero() {
 		return 1000
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Gate admits only visitors with a session, and shows its notices with pages; [session.Gate]
@@ -61,7 +61,7 @@ type Options struct {
 	// Example is the URL of a paid API in commands to copy. Default: one that does not exist.
 	Example string
 	// LowBalance is the balance below which pages call a wallet low, in the smallest unit; nil: none is.
-	LowBalance *x402.Amount
+	LowBalance *money.Amount
 	Version    string
 	Clock      pay.Clock // default: time.Now
 	Logger     *slog.Logger

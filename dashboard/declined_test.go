@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // declines writes counts into the store of a world.
@@ -28,7 +28,7 @@ func TestDeclined(t *testing.T) {
 	w.clock.set(now)
 	ada, eve := w.person("ada"), w.person("eve")
 	ada.get("/dashboard/declined").is(200, "purser declined nothing", "7 days")
-	price := x402.NewAmount(250_000)
+	price := money.New(250_000)
 	yesterday := now.AddDate(0, 0, -1)
 	w.declines(
 		pay.Declined{KeyID: ada.key.ID, Reason: "daily-budget", Host: "api.example.com", Count: 3, First: yesterday, Last: yesterday, Detail: "ancient"},

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 
 // figures begin the overview.
 type figures struct {
-	Money        money
+	Money        funds
 	Budgets      []nearBudget
 	Unlimited    bool // no key has a budget
 	Held         held
@@ -76,7 +77,7 @@ type nearBudget struct {
 	Key, Path string
 }
 
-func (d *dashboard) figures(ctx context.Context, v visit, m money) (f figures, err error) {
+func (d *dashboard) figures(ctx context.Context, v visit, m funds) (f figures, err error) {
 	sum, err := d.month(ctx, v, "")
 	if err != nil {
 		return f, err
@@ -109,8 +110,8 @@ func (d *dashboard) figures(ctx context.Context, v visit, m money) (f figures, e
 	return f, err
 }
 
-// money adds up what the wallets hold.
-type money struct {
+// funds adds up what the wallets hold.
+type funds struct {
 	None    bool // there is no wallet with an address
 	Known   bool // of at least one wallet
 	Late    bool // a wallet is not known, and may be soon
@@ -119,20 +120,20 @@ type money struct {
 	Missing string // a sentence about wallets that are not in the sum
 	Lasts   string
 
-	have x402.Amount
+	have money.Amount
 }
 
 // money asks the chain for the balances of a scope's wallets, and waits for a bounded time.
-func (d *dashboard) money(ctx context.Context, v visit, wait time.Duration) (money, error) {
+func (d *dashboard) money(ctx context.Context, v visit, wait time.Duration) (funds, error) {
 	list, err := d.Books.WalletsIn(ctx, v.scope())
 	if err != nil {
-		return money{}, err
+		return funds{}, err
 	}
 	list = slices.DeleteFunc(list, func(w pay.Wallet) bool { return w.Address == nil })
 	if real := slices.DeleteFunc(slices.Clone(list), func(w pay.Wallet) bool { return w.Network == testNetwork }); len(real) > 0 {
 		list = real // the money of a test network has no worth
 	}
-	m := money{None: len(list) == 0, Wallets: walletsText(len(list))}
+	m := funds{None: len(list) == 0, Wallets: walletsText(len(list))}
 	asked := list[:min(len(list), moneyWallets)]
 	missing := 0
 	for _, b := range d.balances(ctx, asked, wait) {
@@ -167,7 +168,7 @@ func walletsText(n int) string {
 }
 
 type walletMoney struct {
-	amount      x402.Amount
+	amount      money.Amount
 	known, late bool
 }
 
@@ -195,7 +196,7 @@ func (d *dashboard) balances(ctx context.Context, list []pay.Wallet, wait time.D
 }
 
 // pace says how long the money lasts, if spending goes on as in the last complete days.
-func (d *dashboard) pace(ctx context.Context, v visit, m *money) error {
+func (d *dashboard) pace(ctx context.Context, v visit, m *funds) error {
 	if !m.Known {
 		return nil
 	}
@@ -223,7 +224,7 @@ func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget
 	}
 	keys = slices.DeleteFunc(keys, func(k pay.Key) bool { return k.Revoked() })
 	for _, k := range keys[:min(len(keys), budgetKeys)] {
-		if pol := d.Payer.PolicyOf(k, pay.DoorProxy); pol.DailyBudget.Max() == nil && pol.MonthlyBudget.Max() == nil {
+		if pol := d.Payer.PolicyOf(k, policy.DoorProxy); pol.DailyBudget.Max() == nil && pol.MonthlyBudget.Max() == nil {
 			continue
 		}
 		bars, err := d.barsOf(ctx, v, k)

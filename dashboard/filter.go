@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -24,7 +25,7 @@ func filterOf(q url.Values, now time.Time) filter {
 	f := filter{period: periodOf(q, now)}
 	f.KeyID, f.State = q.Get("key"), q.Get("state")
 	f.Host = cut(strings.TrimSpace(q.Get("host")), maxHost)
-	if f.Task = strings.TrimSpace(q.Get("task")); f.Task != "" && !pay.ValidTask(f.Task) {
+	if f.Task = strings.TrimSpace(q.Get("task")); f.Task != "" && !policy.ValidTask(f.Task) {
 		f.Task = cut(f.Task, 64)
 		f.wrong["task"] = &wrong{Field: "task", Text: "A task has 1 to 64 of the characters A-Z a-z 0-9 . _ -"}
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // A reissued key shows its new secret once. The old one has ended, and limits and wallets stay.
@@ -127,7 +128,7 @@ func TestBudgetBars(t *testing.T) {
 	ada := w.person("ada")
 	w.clock.set(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
 	w.wallet(ada.key, 50_000_000)
-	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(2_000_000))}); err != nil {
+	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &policy.Policy{DailyBudget: policy.CapOf(money.New(2_000_000))}); err != nil {
 		t.Fatal(err)
 	}
 	w.buy(ada.key, "https://api.example.com/1", "", "1500000")

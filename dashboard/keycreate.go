@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // The wallets of a new key.
@@ -59,7 +60,7 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	if len(wrongs) > 0 {
 		return d.keysWith(r, v, http.StatusUnprocessableEntity, keysPage{Create: d.createForm(v, form, wrongs)})
 	}
-	var own *pay.Policy
+	var own *policy.Policy
 	if len(typedOf(pol)) > 0 {
 		own = &pol
 	}
@@ -91,7 +92,7 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 // makeKey makes a key of the visitor's organization, with its wallet. An operator's is like those of
 // `purser keys create`. If the wallet cannot be made, the key is revoked: nothing is left that could
 // not pay.
-func (d *dashboard) makeKey(ctx context.Context, v visit, label string, pol *pay.Policy, wallet string) (pay.Key, string, error) {
+func (d *dashboard) makeKey(ctx context.Context, v visit, label string, pol *policy.Policy, wallet string) (pay.Key, string, error) {
 	want := books.KeyRequest{Label: label, Policy: pol, OrganizationID: v.Account.OrganizationID}
 	if v.operator() {
 		want.OrganizationID, want.Operator = "", true

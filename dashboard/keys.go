@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 func keyPath(id string) string { return "/dashboard/keys/" + id }
@@ -94,7 +95,7 @@ func otherPages(path, after, next string) (first, following string) {
 func (d *dashboard) keyRow(ctx context.Context, v visit, k pay.Key) (keyRow, error) {
 	row := keyRow{
 		ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), State: keyStateOf(v, k),
-		APayment: capText(d.Payer.PolicyOf(k, pay.DoorProxy).MaxPayment, "", ""),
+		APayment: capText(d.Payer.PolicyOf(k, policy.DoorProxy).MaxPayment, "", ""),
 	}
 	if v.operator() {
 		row.Owner = ownerOf(k)
@@ -301,7 +302,7 @@ type limit struct{ Name, Text string }
 
 // limits describes the rules of a key at the proxy, where every key has some.
 func (d *dashboard) limits(k pay.Key) []limit {
-	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
+	pol := d.Payer.PolicyOf(k, policy.DoorProxy)
 	where := ""
 	if k.Policy == nil && !k.Operator {
 		where = " at the proxy"
@@ -331,7 +332,7 @@ func (d *dashboard) limits(k pay.Key) []limit {
 	return slices.DeleteFunc(list, func(l limit) bool { return l.Text == "" })
 }
 
-func capText(c *pay.Cap, before, after string) string {
+func capText(c *policy.Cap, before, after string) string {
 	if most := c.Max(); most != nil {
 		return before + amountOf(*most, false, currency).String() + after
 	}

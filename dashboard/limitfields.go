@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -25,9 +26,9 @@ type limitField struct {
 	column      string // heads the names of parts
 	more        bool   // shown in the second part of the editor
 	// text returns the values of a policy as they are typed; none: it is not set.
-	text func(pay.Policy) []string
+	text func(policy.Policy) []string
 	// read sets typed values, of which there is at least one.
-	read func(*pay.Policy, []string) error
+	read func(*policy.Policy, []string) error
 }
 
 // choice is a value that can be ticked.
@@ -39,16 +40,16 @@ const off = "off"
 // limitFields lists all limits of a key in the order of the editor.
 func limitFields() []limitField {
 	return []limitField{
-		amountField("max_payment", "A payment", "The most that one payment may cost.", func(p *pay.Policy) **pay.Cap { return &p.MaxPayment }),
-		amountField("daily_budget", "A day", "The most that the key may spend from 00:00 to 24:00 UTC.", func(p *pay.Policy) **pay.Cap { return &p.DailyBudget }),
-		amountField("monthly_budget", "A month", "The most that the key may spend in a calendar month.", func(p *pay.Policy) **pay.Cap { return &p.MonthlyBudget }),
-		countField("per_minute", "Payments a minute", "How many payments may begin in a minute.", "payments", func(p *pay.Policy) **int { return &p.PerMinute }),
-		countField("price_guard", "Price guard", "Declines a price above this many times what the same address was last paid.", "times", func(p *pay.Policy) **int { return &p.PriceGuard }),
-		amountField("require_approval_above", "Ask a person above", "A payment above this amount waits until a person approves it.", func(p *pay.Policy) **pay.Cap { return &p.RequireApprovalAbove }),
+		amountField("max_payment", "A payment", "The most that one payment may cost.", func(p *policy.Policy) **policy.Cap { return &p.MaxPayment }),
+		amountField("daily_budget", "A day", "The most that the key may spend from 00:00 to 24:00 UTC.", func(p *policy.Policy) **policy.Cap { return &p.DailyBudget }),
+		amountField("monthly_budget", "A month", "The most that the key may spend in a calendar month.", func(p *policy.Policy) **policy.Cap { return &p.MonthlyBudget }),
+		countField("per_minute", "Payments a minute", "How many payments may begin in a minute.", "payments", func(p *policy.Policy) **int { return &p.PerMinute }),
+		countField("price_guard", "Price guard", "Declines a price above this many times what the same address was last paid.", "times", func(p *policy.Policy) **int { return &p.PriceGuard }),
+		amountField("require_approval_above", "Ask a person above", "A payment above this amount waits until a person approves it.", func(p *policy.Policy) **policy.Cap { return &p.RequireApprovalAbove }),
 		{
 			name: "require_approval_new_hosts", label: "Ask a person about new hosts", hint: "The first payment to a host that the key has never paid waits until a person approves it.",
 			kind: "switch", none: "no", choices: []choice{{"", "default"}, {"yes", "yes, ask"}, {"no", "no, pay"}},
-			text: func(p pay.Policy) []string {
+			text: func(p policy.Policy) []string {
 				switch ask := p.RequireApprovalNewHosts; {
 				case ask == nil:
 					return nil
@@ -58,7 +59,7 @@ func limitFields() []limitField {
 					return []string{"no"}
 				}
 			},
-			read: func(p *pay.Policy, typed []string) error {
+			read: func(p *policy.Policy, typed []string) error {
 				if typed[0] != "yes" && typed[0] != "no" {
 					return fieldError("Choose one of the values.")
 				}
@@ -69,49 +70,49 @@ func limitFields() []limitField {
 		{
 			name: "doors", label: "Ways to pay", hint: "Tick the ways that the key may use. None ticked: the default holds.", kind: "choices", none: "all",
 			choices: []choice{
-				{string(pay.DoorProxy), "The proxy, and the transport for programs in Go"},
-				{string(pay.DoorTransport), "The transport only"},
-				{string(pay.DoorAPI), "REST (POST /v1/pay)"},
+				{string(policy.DoorProxy), "The proxy, and the transport for programs in Go"},
+				{string(policy.DoorTransport), "The transport only"},
+				{string(policy.DoorAPI), "REST (POST /v1/pay)"},
 			},
-			text: func(p pay.Policy) (list []string) {
+			text: func(p policy.Policy) (list []string) {
 				for _, d := range p.Doors {
 					list = append(list, string(d))
 				}
 				return list
 			},
-			read: func(p *pay.Policy, typed []string) error {
+			read: func(p *policy.Policy, typed []string) error {
 				for _, d := range typed {
-					p.Doors = append(p.Doors, pay.Door(d))
+					p.Doors = append(p.Doors, policy.Door(d))
 				}
 				return nil
 			},
 		},
-		hostsField("allow_hosts", "Only these hosts", "One a line, such as api.example.com or *.example.com. All others are declined.", "all hosts", func(p *pay.Policy) *[]string { return &p.AllowHosts }),
-		hostsField("deny_hosts", "Never these hosts", "One a line. Those of the configuration are denied as well.", "none", func(p *pay.Policy) *[]string { return &p.DenyHosts }),
-		payeesField("allow_payees", "Only these payees", "Addresses, one a line. All others are declined. Rules for hosts bind payments over REST only together with these.", "all payees", func(p *pay.Policy) *[]x402.Address { return &p.AllowPayees }),
-		payeesField("deny_payees", "Never these payees", "Addresses, one a line. Those of the configuration are denied as well.", "none", func(p *pay.Policy) *[]x402.Address { return &p.DenyPayees }),
-		hostsField("sign_in_hosts", "Hosts to sign in to", "One a line. The key's wallet signs in there instead of paying again for what it has bought.", "none", func(p *pay.Policy) *[]string { return &p.SignInHosts }),
-		payeesField("offer_signers", "Signers of offers", "Addresses, one a line, that sign offers for sellers who are paid at another address.", "none", func(p *pay.Policy) *[]x402.Address { return &p.OfferSigners }),
-		partsField("hosts", "Budgets of hosts", "Limits for payments to a host, beside those above. The pattern that fits best counts.", "Host", func(p *pay.Policy) *map[string]pay.Budget { return &p.Hosts }),
-		partsField("tasks", "Budgets of tasks", "Limits for payments of a task. The task * is for all that have none of their own, and for requests without a task.", "Task", func(p *pay.Policy) *map[string]pay.Budget { return &p.Tasks }),
+		hostsField("allow_hosts", "Only these hosts", "One a line, such as api.example.com or *.example.com. All others are declined.", "all hosts", func(p *policy.Policy) *[]string { return &p.AllowHosts }),
+		hostsField("deny_hosts", "Never these hosts", "One a line. Those of the configuration are denied as well.", "none", func(p *policy.Policy) *[]string { return &p.DenyHosts }),
+		payeesField("allow_payees", "Only these payees", "Addresses, one a line. All others are declined. Rules for hosts bind payments over REST only together with these.", "all payees", func(p *policy.Policy) *[]x402.Address { return &p.AllowPayees }),
+		payeesField("deny_payees", "Never these payees", "Addresses, one a line. Those of the configuration are denied as well.", "none", func(p *policy.Policy) *[]x402.Address { return &p.DenyPayees }),
+		hostsField("sign_in_hosts", "Hosts to sign in to", "One a line. The key's wallet signs in there instead of paying again for what it has bought.", "none", func(p *policy.Policy) *[]string { return &p.SignInHosts }),
+		payeesField("offer_signers", "Signers of offers", "Addresses, one a line, that sign offers for sellers who are paid at another address.", "none", func(p *policy.Policy) *[]x402.Address { return &p.OfferSigners }),
+		partsField("hosts", "Budgets of hosts", "Limits for payments to a host, beside those above. The pattern that fits best counts.", "Host", func(p *policy.Policy) *map[string]policy.Budget { return &p.Hosts }),
+		partsField("tasks", "Budgets of tasks", "Limits for payments of a task. The task * is for all that have none of their own, and for requests without a task.", "Task", func(p *policy.Policy) *map[string]policy.Budget { return &p.Tasks }),
 	}
 }
 
-func amountField(name, label, hint string, at func(*pay.Policy) **pay.Cap) limitField {
+func amountField(name, label, hint string, at func(*policy.Policy) **policy.Cap) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "amount", none: "no limit", unit: currency,
-		text: func(p pay.Policy) []string { return some(capTyped(*at(&p))) },
-		read: func(p *pay.Policy, typed []string) (err error) {
+		text: func(p policy.Policy) []string { return some(capTyped(*at(&p))) },
+		read: func(p *policy.Policy, typed []string) (err error) {
 			*at(p), err = readCap(typed[0])
 			return err
 		},
 	}
 }
 
-func countField(name, label, hint, unit string, at func(*pay.Policy) **int) limitField {
+func countField(name, label, hint, unit string, at func(*policy.Policy) **int) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "count", none: "no limit", unit: unit,
-		text: func(p pay.Policy) []string {
+		text: func(p policy.Policy) []string {
 			switch n := *at(&p); {
 			case n == nil:
 				return nil
@@ -121,7 +122,7 @@ func countField(name, label, hint, unit string, at func(*pay.Policy) **int) limi
 				return []string{strconv.Itoa(*n)}
 			}
 		},
-		read: func(p *pay.Policy, typed []string) error {
+		read: func(p *policy.Policy, typed []string) error {
 			n, err := strconv.Atoi(typed[0])
 			switch {
 			case strings.EqualFold(typed[0], off):
@@ -135,27 +136,27 @@ func countField(name, label, hint, unit string, at func(*pay.Policy) **int) limi
 	}
 }
 
-func hostsField(name, label, hint, none string, at func(*pay.Policy) *[]string) limitField {
+func hostsField(name, label, hint, none string, at func(*policy.Policy) *[]string) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "list", none: none, more: true,
-		text: func(p pay.Policy) []string { return *at(&p) },
-		read: func(p *pay.Policy, typed []string) error {
+		text: func(p policy.Policy) []string { return *at(&p) },
+		read: func(p *policy.Policy, typed []string) error {
 			*at(p) = typed
 			return nil
 		},
 	}
 }
 
-func payeesField(name, label, hint, none string, at func(*pay.Policy) *[]x402.Address) limitField {
+func payeesField(name, label, hint, none string, at func(*policy.Policy) *[]x402.Address) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "list", none: none, more: true,
-		text: func(p pay.Policy) (list []string) {
+		text: func(p policy.Policy) (list []string) {
 			for _, a := range *at(&p) {
 				list = append(list, a.String())
 			}
 			return list
 		},
-		read: func(p *pay.Policy, typed []string) error {
+		read: func(p *policy.Policy, typed []string) error {
 			for _, text := range typed {
 				a, err := x402.ParseAddress(text)
 				if err != nil {
@@ -170,18 +171,18 @@ func payeesField(name, label, hint, none string, at func(*pay.Policy) *[]x402.Ad
 
 // partsField is a table of parts with limits of their own. Each is typed as four values: its name, and
 // the most for a payment, a day and a month.
-func partsField(name, label, hint, column string, at func(*pay.Policy) *map[string]pay.Budget) limitField {
+func partsField(name, label, hint, column string, at func(*policy.Policy) *map[string]policy.Budget) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "parts", none: "none", column: column, more: true,
-		text: func(p pay.Policy) (list []string) {
+		text: func(p policy.Policy) (list []string) {
 			for _, part := range slices.Sorted(maps.Keys(*at(&p))) {
 				b := (*at(&p))[part]
 				list = append(list, part, capTyped(b.MaxPayment), capTyped(b.DailyBudget), capTyped(b.MonthlyBudget))
 			}
 			return list
 		},
-		read: func(p *pay.Policy, typed []string) error {
-			parts := map[string]pay.Budget{}
+		read: func(p *policy.Policy, typed []string) error {
+			parts := map[string]policy.Budget{}
 			for row := range slices.Chunk(typed, 4) {
 				if len(row) < 4 || strings.Join(row, "") == "" {
 					continue
@@ -189,14 +190,14 @@ func partsField(name, label, hint, column string, at func(*pay.Policy) *map[stri
 				if _, twice := parts[row[0]]; twice || row[0] == "" {
 					return fieldError("Every line with a limit needs a name, and no name may stand there twice.")
 				}
-				var b pay.Budget
-				for i, to := range []**pay.Cap{&b.MaxPayment, &b.DailyBudget, &b.MonthlyBudget} {
+				var b policy.Budget
+				for i, to := range []**policy.Cap{&b.MaxPayment, &b.DailyBudget, &b.MonthlyBudget} {
 					var err error
 					if *to, err = readCap(row[i+1]); err != nil {
 						return fieldError(cut(row[0], 60) + ": " + err.Error())
 					}
 				}
-				if b == (pay.Budget{}) {
+				if b == (policy.Budget{}) {
 					return fieldError(fmt.Sprintf("%s has no limit. Give it one, or clear its line.", cut(row[0], 60)))
 				}
 				parts[row[0]] = b
@@ -222,7 +223,7 @@ func some(text string) []string {
 }
 
 // capTyped returns a bound as people type it: "0.50", "off", or "" for one that is not set.
-func capTyped(c *pay.Cap) string {
+func capTyped(c *policy.Cap) string {
 	if most := c.Max(); most != nil {
 		return twoDigits(most.Format(decimals))
 	}
@@ -236,18 +237,18 @@ func twoDigits(number string) string {
 }
 
 // readCap reads an amount in USDC; "" is nil.
-func readCap(text string) (*pay.Cap, error) {
+func readCap(text string) (*policy.Cap, error) {
 	switch {
 	case text == "":
 		return nil, nil
 	case strings.EqualFold(text, off):
-		return pay.NoCap(), nil
+		return policy.NoCap(), nil
 	}
-	most, err := x402.ParseUnits(strings.TrimSpace(strings.TrimSuffix(text, currency)), decimals)
+	most, err := money.ParseUnits(strings.TrimSpace(strings.TrimSuffix(text, currency)), decimals)
 	if err != nil || most.IsZero() {
 		return nil, fieldError("This is not an amount of USDC above 0, such as 0.50. Write off for no limit, or nothing for the default.")
 	}
-	return pay.CapOf(most), nil
+	return policy.CapOf(most), nil
 }
 
 // typed returns what a form says of a field. Fields with one line count once, lists by line.
@@ -266,7 +267,7 @@ func (f limitField) typed(form url.Values) []string {
 }
 
 // typedOf returns the form of a policy.
-func typedOf(pol pay.Policy) url.Values {
+func typedOf(pol policy.Policy) url.Values {
 	form := url.Values{}
 	for _, f := range limitFields() {
 		if list := f.text(pol); len(list) > 0 {
@@ -277,7 +278,7 @@ func typedOf(pol pay.Policy) url.Values {
 }
 
 // readLimits reads a form. wrongs holds the problems by the field's name.
-func readLimits(form url.Values) (pol pay.Policy, wrongs map[string]*wrong) {
+func readLimits(form url.Values) (pol policy.Policy, wrongs map[string]*wrong) {
 	wrongs = map[string]*wrong{}
 	for _, f := range limitFields() {
 		typed := f.typed(form)
@@ -294,7 +295,7 @@ func readLimits(form url.Values) (pol pay.Policy, wrongs map[string]*wrong) {
 	if len(wrongs) > 0 {
 		return pol, wrongs
 	}
-	if input, ok := errors.AsType[*pay.InputError](pol.Validate()); ok {
+	if input, ok := errors.AsType[*policy.FieldError](pol.Validate()); ok {
 		name, _, _ := strings.Cut(input.Field, "[")
 		wrongs[name] = &wrong{Field: name, Text: cut(input.Reason, maxTitle)}
 	}
@@ -302,7 +303,7 @@ func readLimits(form url.Values) (pol pay.Policy, wrongs map[string]*wrong) {
 }
 
 // says returns the values of a field in a policy in words.
-func (f limitField) says(pol pay.Policy) string {
+func (f limitField) says(pol policy.Policy) string {
 	list := f.text(pol)
 	switch {
 	case len(list) == 0:

@@ -14,7 +14,9 @@ import (
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/limits"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // whatIfDays are the choices of how far back a what-if looks.
@@ -49,7 +51,7 @@ type partRow struct {
 }
 
 // editor makes the fields of a form. def holds what a field that is not set falls back to.
-func editor(form url.Values, def pay.Policy, wrongs map[string]*wrong, more bool) (list []editorField) {
+func editor(form url.Values, def policy.Policy, wrongs map[string]*wrong, more bool) (list []editorField) {
 	for _, f := range limitFields() {
 		if f.more != more {
 			continue
@@ -99,7 +101,7 @@ type limitsPage struct {
 // limitsForm serves GET /dashboard/keys/{id}/limits. Values in the query stand in the place of the
 // key's own: the form comes back so after a new sign-in.
 func (d *dashboard) limitsForm(r *http.Request, v visit, k pay.Key) (answer, error) {
-	var own pay.Policy
+	var own policy.Policy
 	if k.Policy != nil {
 		own = *k.Policy
 	}
@@ -128,9 +130,9 @@ func (d *dashboard) limitsWith(k pay.Key, form url.Values, status int, wrongs ma
 }
 
 // defaultsOf returns what holds for a key at the proxy where it has no limit of its own.
-func (d *dashboard) defaultsOf(k pay.Key) pay.Policy {
+func (d *dashboard) defaultsOf(k pay.Key) policy.Policy {
 	k.Policy = nil
-	return d.Payer.PolicyOf(k, pay.DoorProxy)
+	return d.Payer.PolicyOf(k, policy.DoorProxy)
 }
 
 type reviewPage struct {
@@ -217,7 +219,7 @@ func (d *dashboard) changeLimits(r *http.Request, v visit, k pay.Key) (answer, e
 
 // ownPolicy returns the policy to store: nil if it sets nothing. The exec key keeps its doors; see
 // [operatorkeys.ExecPolicy].
-func ownPolicy(k pay.Key, pol pay.Policy) *pay.Policy {
+func ownPolicy(k pay.Key, pol policy.Policy) *policy.Policy {
 	if k.Exec && len(pol.Doors) == 0 {
 		pol.Doors = operatorkeys.ExecPolicy().Doors
 	}
@@ -273,10 +275,10 @@ func (d *dashboard) mayRaise(ctx context.Context, v visit, k pay.Key) error {
 }
 
 // review returns the page between form and saving.
-func (d *dashboard) review(ctx context.Context, v visit, k pay.Key, next *pay.Policy, form url.Values, raises []string) (answer, error) {
+func (d *dashboard) review(ctx context.Context, v visit, k pay.Key, next *policy.Policy, form url.Values, raises []string) (answer, error) {
 	p := reviewPage{Name: label(k), Path: keyPath(k.ID), Revision: k.PolicyRevision, SignIn: len(raises) > 0 && !v.Fresh(v.now)}
 	def := d.defaultsOf(k)
-	var was, now pay.Policy
+	var was, now policy.Policy
 	if k.Policy != nil {
 		was = *k.Policy
 	}
@@ -308,7 +310,7 @@ func (d *dashboard) review(ctx context.Context, v visit, k pay.Key, next *pay.Po
 }
 
 // saysOr returns a field's value in words, or that of the defaults.
-func (f limitField) saysOr(pol, def pay.Policy) string {
+func (f limitField) saysOr(pol, def policy.Policy) string {
 	if len(f.text(pol)) == 0 {
 		return f.says(def) + " (default)"
 	}
@@ -329,7 +331,7 @@ func inDays(n int) string {
 }
 
 // whatIf replays the key's payments by a policy.
-func (d *dashboard) whatIf(ctx context.Context, v visit, k pay.Key, pol *pay.Policy, days int) (whatIf, error) {
+func (d *dashboard) whatIf(ctx context.Context, v visit, k pay.Key, pol *policy.Policy, days int) (whatIf, error) {
 	got, err := limits.Replay(ctx, d.Payer, k, pol, v.now.AddDate(0, 0, -days), limits.Bounds{})
 	if err != nil {
 		return whatIf{}, err
@@ -345,7 +347,7 @@ func (d *dashboard) whatIf(ctx context.Context, v visit, k pay.Key, pol *pay.Pol
 	case got.Declined.Count == 0:
 		w.Title = "These limits would have declined none of the " + payments(got.Payments) + " " + of + "."
 	default:
-		w.Title = "These limits would have declined " + payments(got.Declined.Count) + ", " + pay.Money(got.Declined.Amount) + ", " + of + "."
+		w.Title = "These limits would have declined " + payments(got.Declined.Count) + ", " + money.Text(got.Declined.Amount) + ", " + of + "."
 	}
 	switch {
 	case !got.Until.IsZero():
@@ -354,7 +356,7 @@ func (d *dashboard) whatIf(ctx context.Context, v visit, k pay.Key, pol *pay.Pol
 		w.Bound = "Of the newest " + payments(got.Payments) + " only, since " + momentOf(got.From, inText).Text + "."
 	}
 	if n := got.Held.Count; n > 0 {
-		w.Held = payments(n) + ", " + pay.Money(got.Held.Amount) + ", would have waited for a person's approval."
+		w.Held = payments(n) + ", " + money.Text(got.Held.Amount) + ", would have waited for a person's approval."
 	}
 	var shown []amount
 	for _, rule := range slices.Concat(got.Rules, got.Asks) {

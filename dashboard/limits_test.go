@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // bounded gives the configuration a limit for a payment.
 func bounded(s *setup) {
-	s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(100_000))}
+	s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(100_000))}
 }
 
 var formRevision = regexp.MustCompile(`name="revision" value="(\d+)"`)
@@ -61,7 +63,7 @@ func TestLimitsAreEdited(t *testing.T) {
 	ada.post(path, append(fields, "do", "edit")...).is(200, `value="0.50"`, "badge-own")
 	ada.post(path, append(fields, "do", "save")...).to("/dashboard/keys/" + ada.key.ID)
 	k, err := w.books.Key(t.Context(), ada.key.ID)
-	want := &pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(500_000)), DailyBudget: pay.CapOf(x402.NewAmount(5_000_000)), MonthlyBudget: pay.NoCap()}
+	want := &policy.Policy{MaxPayment: policy.CapOf(money.New(500_000)), DailyBudget: policy.CapOf(money.New(5_000_000)), MonthlyBudget: policy.NoCap()}
 	if err != nil || !reflect.DeepEqual(k.Policy, want) {
 		t.Fatalf("saved %+v, %v", k.Policy, err)
 	}
@@ -92,12 +94,12 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := pay.Budget{MaxPayment: pay.CapOf(x402.NewAmount(10_000)), DailyBudget: pay.NoCap()}
-	want := pay.Policy{
-		MaxPayment: pay.CapOf(x402.NewAmount(10_000)), DailyBudget: pay.NoCap(), MonthlyBudget: pay.CapOf(x402.NewAmount(1)),
-		PerMinute: &n, PriceGuard: &n, RequireApprovalAbove: pay.NoCap(), RequireApprovalNewHosts: new(true), Doors: []pay.Door{pay.DoorProxy, pay.DoorAPI}, AllowHosts: []string{"a.example.com", "*.example.org"},
+	limit := policy.Budget{MaxPayment: policy.CapOf(money.New(10_000)), DailyBudget: policy.NoCap()}
+	want := policy.Policy{
+		MaxPayment: policy.CapOf(money.New(10_000)), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(money.New(1)),
+		PerMinute: &n, PriceGuard: &n, RequireApprovalAbove: policy.NoCap(), RequireApprovalNewHosts: new(true), Doors: []policy.Door{policy.DoorProxy, policy.DoorAPI}, AllowHosts: []string{"a.example.com", "*.example.org"},
 		DenyHosts: []string{"b.example.com:8443"}, SignInHosts: []string{"c.example.com"}, AllowPayees: []x402.Address{payee}, DenyPayees: []x402.Address{payee},
-		OfferSigners: []x402.Address{payee}, Hosts: map[string]pay.Budget{"a.example.com": limit}, Tasks: map[string]pay.Budget{"*": limit, "t": limit},
+		OfferSigners: []x402.Address{payee}, Hosts: map[string]policy.Budget{"a.example.com": limit}, Tasks: map[string]policy.Budget{"*": limit, "t": limit},
 	}
 	v := reflect.ValueOf(want)
 	for i := range v.NumField() {
@@ -173,7 +175,7 @@ func TestLimitsChangedMeanwhile(t *testing.T) {
 	ada.auth = w.clock.now()
 	path := "/dashboard/keys/" + ada.key.ID + "/limits"
 	revision := ada.get(path).revision()
-	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(7))}); err != nil {
+	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &policy.Policy{MaxPayment: policy.CapOf(money.New(7))}); err != nil {
 		t.Fatal(err)
 	}
 	for _, do := range []string{"review", "save"} {

@@ -146,7 +146,7 @@ func (n *news) since(seen, newest string) answer {
 }
 
 // news collects the parts of the overview that are kept fresh.
-func (d *dashboard) news(ctx context.Context, v visit, m money, view chartView) (*news, error) {
+func (d *dashboard) news(ctx context.Context, v visit, m funds, view chartView) (*news, error) {
 	n := &news{scope: v.scope().String(), shown: view.values()}
 	var err error
 	if n.figures, err = d.figures(ctx, v, m); err != nil {

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 var polled = regexp.MustCompile(`hx-get="([^"]+)" hx-trigger="every`)
@@ -82,7 +83,7 @@ func TestTheChartIsSplit(t *testing.T) {
 // The overview begins with what is left, what of the budgets is used, what waits and what was declined.
 func TestTheOverviewBeginsWithWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy.DailyBudget = pay.CapOf(x402.NewAmount(10_000_000)) })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy.DailyBudget = policy.CapOf(money.New(10_000_000)) })
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	w.clock.set(now.AddDate(0, 0, -4))
 	ada := w.person("ada")

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -135,7 +136,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 		p.Resolution = cut(one.Resolution.Reason, 1000)
 	}
 	if one.SellerSaid != "" {
-		p.SellerSaid = pay.QuoteWords(one.SellerSaid)
+		p.SellerSaid = words.Quote(one.SellerSaid)
 	}
 	if p.Transaction.Full != "" {
 		p.Transaction.Text = p.Transaction.Full

@@ -6,6 +6,7 @@ import (
 
 	"rsc.io/qr"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -18,7 +19,7 @@ type code struct {
 const quietZone = 4 // modules of light around a code (ISO/IEC 18004 §9.1)
 
 // transferRequest returns the URL that asks wallet apps for a transfer of a network's token (EIP-681).
-func transferRequest(n x402.Network, to x402.Address, amount x402.Amount) string {
+func transferRequest(n x402.Network, to x402.Address, amount money.Amount) string {
 	return "ethereum:" + n.Assets[0].Address.String() + "@" + strconv.FormatUint(n.ChainID, 10) + "/transfer?address=" + to.String() + "&uint256=" + amount.String()
 }
 

@@ -3,8 +3,8 @@ package dashboard
 import (
 	"math/big"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // longRunway is the number of days from which on a runway is told in years.
@@ -12,7 +12,7 @@ const longRunway = 3 * 365
 
 // runwayDays returns for how many days a balance lasts, if spending goes on as in some complete days.
 // It is not known without net spending in them.
-func runwayDays(have x402.Amount, spent pay.Sum, days int) (n int, known bool) {
+func runwayDays(have money.Amount, spent pay.Sum, days int) (n int, known bool) {
 	net, minus := spent.Net()
 	if minus || net.IsZero() || days < 1 {
 		return 0, false
@@ -29,7 +29,7 @@ func runwayDays(have x402.Amount, spent pay.Sum, days int) (n int, known bool) {
 const tooNew = "how long it lasts is known tomorrow"
 
 // runwayText tells the runway in words.
-func runwayText(have x402.Amount, spent pay.Sum, days int) string {
+func runwayText(have money.Amount, spent pay.Sum, days int) string {
 	n, known := runwayDays(have, spent, days)
 	switch {
 	case have.IsZero():

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -28,7 +29,7 @@ type amount struct {
 	Currency        string
 }
 
-func amountOf(a x402.Amount, minus bool, symbol string) amount {
+func amountOf(a money.Amount, minus bool, symbol string) amount {
 	whole, fraction, point := strings.Cut(a.Format(decimals), ".")
 	if point {
 		fraction = "." + fraction

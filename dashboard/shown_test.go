@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 func TestAmountsAreExact(t *testing.T) {
@@ -17,7 +17,7 @@ func TestAmountsAreExact(t *testing.T) {
 		"0": "0 USDC", "1": "0.000001 USDC", "10000": "0.01 USDC", "1500000": "1.5 USDC", "1234567890123": "1,234,567.890123 USDC",
 		"115792089237316195423570985008687907853269984665640564039457584007913129639935": "115,792,089,237,316,195,423,570,985,008,687,907,853,269,984,665,640,564,039,457,584,007,913,129.639935 USDC",
 	} {
-		a, err := x402.ParseAmount(micros)
+		a, err := money.Parse(micros)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func TestAmountsAreExact(t *testing.T) {
 			t.Errorf("%s: %q, want %q", micros, got, want)
 		}
 	}
-	if got := amountOf(x402.NewAmount(10000), true, currency).String(); got != "−0.01 USDC" {
+	if got := amountOf(money.New(10000), true, currency).String(); got != "−0.01 USDC" {
 		t.Errorf("a correction: %q", got)
 	}
 	if got := column(amount{Fraction: ".5"}, amount{Fraction: ".0001"}, amount{}); got != "d4" {
@@ -91,8 +91,8 @@ func TestDaysThatCorrectMoreThanTheySpend(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	c := newChart([]pay.DaySum{
-		{Day: day, Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(50000)}},
-		{Day: day.AddDate(0, 0, 1), Sum: pay.Sum{Corrected: x402.NewAmount(50000)}},
+		{Day: day, Sum: pay.Sum{Count: 1, Amount: money.New(50000)}},
+		{Day: day.AddDate(0, 0, 1), Sum: pay.Sum{Corrected: money.New(50000)}},
 	}, chartView{}, nil)
 	if len(c.Bars[1].Parts) != 0 || c.Rows[0].Net.String() != "−0.05 USDC" || c.Total.String() != "0 USDC" || len(c.Bars[0].Parts) != 1 {
 		t.Errorf("chart: %+v", c)
@@ -105,7 +105,7 @@ func TestDaysThatCorrectMoreThanTheySpend(t *testing.T) {
 func TestSharesAreSortedByWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	sum := func(name string, amount, corrected uint64) pay.NameSum {
-		return pay.NameSum{Name: name, Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(amount), Corrected: x402.NewAmount(corrected)}}
+		return pay.NameSum{Name: name, Sum: pay.Sum{Count: 1, Amount: money.New(amount), Corrected: money.New(corrected)}}
 	}
 	s := newShares("x", "", "", "", "", []pay.NameSum{sum("a", 900, 890), sum("b", 500, 0), sum("", 400, 0), sum("c", 1, 3), sum(pay.RestName, 9999, 0)}, func(n string) string { return "/" + n })
 	var got []string

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // operator is the actor of the admin endpoint.
@@ -122,7 +123,7 @@ func TestChangesAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.books.SetPolicy(operator, loose.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(11_000_000))}); err != nil {
+	if _, err := w.books.SetPolicy(operator, loose.ID, &policy.Policy{DailyBudget: policy.CapOf(money.New(11_000_000))}); err != nil {
 		t.Fatal(err)
 	}
 	ada.post("/dashboard/keys/link", "key", secret).is(http.StatusSeeOther)
@@ -132,7 +133,7 @@ func TestChangesAreListed(t *testing.T) {
 	if _, err := w.books.SetPlan(operator, ada.account.OrganizationID, pay.PlanAgency); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.books.SetPolicy(operator, ada.key.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7_000_000))}); err != nil {
+	if _, err := w.books.SetPolicy(operator, ada.key.ID, &policy.Policy{DailyBudget: policy.CapOf(money.New(7_000_000))}); err != nil {
 		t.Fatal(err)
 	}
 	page := ada.get("/dashboard/audit").is(200, "Key created", "First key", "Key linked", "Key paused", "Wallet created", "Wallet deleted", "Plan changed",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -134,7 +135,7 @@ func (p *walletPage) fund(w pay.Wallet, typed string) {
 		return
 	}
 	n, known := x402.NetworkByWire(w.Network)
-	amount, err := x402.ParseUnits(typed, decimals)
+	amount, err := money.ParseUnits(typed, decimals)
 	if err != nil || amount.IsZero() || !known {
 		p.FundFail = &wrong{Field: "fund", Text: "Type an amount in USDC, such as 25 or 0.50."}
 		p.QR = qrCode(p.Address)
@@ -227,7 +228,7 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 		if !reserved.IsZero() {
 			free, under := have.Sub(reserved)
 			if under {
-				free = x402.Amount{}
+				free = money.Amount{}
 			}
 			b.Free, b.Reserved = new(amountOf(free, false, currency)), new(amountOf(reserved, false, currency))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/dashboard"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -16,7 +17,7 @@ import (
 func TestRunway(t *testing.T) {
 	t.Parallel()
 	spent := func(amount, corrected uint64) pay.Sum {
-		return pay.Sum{Count: 1, Amount: x402.NewAmount(amount), Corrected: x402.NewAmount(corrected)}
+		return pay.Sum{Count: 1, Amount: money.New(amount), Corrected: money.New(corrected)}
 	}
 	for _, c := range []struct {
 		have uint64
@@ -38,7 +39,7 @@ func TestRunway(t *testing.T) {
 		{2_000_000_000, spent(7_000_000, 0), 7, "lasts about 5 years"},
 		{1 << 63, spent(1, 0), 7, "lasts more than 100 years"},
 	} {
-		if got := dashboard.RunwayText(x402.NewAmount(c.have), c.sum, c.days); got != c.want {
+		if got := dashboard.RunwayText(money.New(c.have), c.sum, c.days); got != c.want {
 			t.Errorf("%d by %v of %d days: %q, want %q", c.have, c.sum, c.days, got, c.want)
 		}
 	}
@@ -46,7 +47,7 @@ func TestRunway(t *testing.T) {
 
 func TestWalletsTellSpendAndRunway(t *testing.T) {
 	t.Parallel()
-	mark := x402.NewAmount(5_000_000)
+	mark := money.New(5_000_000)
 	w := newWorld(t, func(s *setup) { s.pages.LowBalance = &mark })
 	w.clock.set(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	ada := w.person("ada")
@@ -104,7 +105,7 @@ func TestDeposits(t *testing.T) {
 	path := "/dashboard/wallets/" + wallet.ID
 	from := x402.Address{0xaa}
 	moves := func(to, from x402.Address, micros, block uint64) {
-		w.chain.past = append(w.chain.past, treasury.Transfer{From: from, To: to, Value: x402.NewAmount(micros), Transaction: fmt.Sprintf("0x%064x", block), Block: block})
+		w.chain.past = append(w.chain.past, treasury.Transfer{From: from, To: to, Value: money.New(micros), Transaction: fmt.Sprintf("0x%064x", block), Block: block})
 	}
 	ask := func() seen { return ada.get(path+"/deposits", "HX-Request", "true") }
 	ada.get(path).is(200, "Ask the chain for deposits", `hx-get="`+path+`/deposits"`)

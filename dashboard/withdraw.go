@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -146,7 +147,7 @@ func readWithdrawal(p withdrawPage) (what treasury.Withdrawal, wrongs map[string
 	case p.Amount == "":
 		bad("amount", "Type an amount, or choose all of it.")
 	default:
-		amount, err := x402.ParseUnits(p.Amount, decimals)
+		amount, err := money.ParseUnits(p.Amount, decimals)
 		if err != nil {
 			bad("amount", "This is no amount in USDC: "+err.Error()+".")
 		}
@@ -156,7 +157,7 @@ func readWithdrawal(p withdrawPage) (what treasury.Withdrawal, wrongs map[string
 }
 
 // free returns all that can be withdrawn, or why that is nothing.
-func (d *dashboard) free(ctx context.Context, w pay.Wallet) (all x402.Amount, why string, err error) {
+func (d *dashboard) free(ctx context.Context, w pay.Wallet) (all money.Amount, why string, err error) {
 	h, err := d.Payer.Holdings(ctx, w)
 	if err != nil {
 		return all, "", err

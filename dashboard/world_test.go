@@ -29,8 +29,10 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -79,7 +81,7 @@ func onDisk(t testing.TB) func(*setup) {
 
 func newWorld(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{}, logs: &lockedBuffer{}, chain: &ledger{balances: map[x402.Address]x402.Amount{}, moved: map[x402.Nonce]string{}}}
+	w := &world{t: t, clock: &clock{}, logs: &lockedBuffer{}, chain: &ledger{balances: map[x402.Address]money.Amount{}, moved: map[x402.Nonce]string{}}}
 	w.chain.now = w.clock.now
 	w.clock.set(time.Now().UTC())
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -352,7 +354,7 @@ func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
 		return nil, err
 	}
 	a, err := w.payer.Pay(w.t.Context(), pay.Request{
-		Key: k, Door: pay.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge(micros), URL: at,
+		Key: k, Door: policy.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge(micros), URL: at,
 	})
 	if err != nil {
 		return nil, err
@@ -366,7 +368,7 @@ func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
 type ledger struct {
 	now      func() time.Time
 	mu       sync.Mutex
-	balances map[x402.Address]x402.Amount
+	balances map[x402.Address]money.Amount
 	moved    map[x402.Nonce]string
 	down     bool
 	slow     time.Duration // of balances
@@ -387,7 +389,7 @@ func (l *ledger) set(change func(*ledger)) {
 }
 
 func (l *ledger) fund(a x402.Address, micros uint64) {
-	l.set(func(l *ledger) { l.balances[a] = x402.NewAmount(micros) })
+	l.set(func(l *ledger) { l.balances[a] = money.New(micros) })
 }
 
 func (l *ledger) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
@@ -430,19 +432,19 @@ func (l *ledger) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainI
 	return l.identity(), nil
 }
 
-func (l *ledger) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (l *ledger) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, owner x402.Address) (money.Amount, error) {
 	l.mu.Lock()
 	slow, down, have := l.slow, l.down, l.balances[owner]
 	l.mu.Unlock()
 	if slow > 0 {
 		select {
 		case <-ctx.Done():
-			return x402.Amount{}, ctx.Err()
+			return money.Amount{}, ctx.Err()
 		case <-time.After(slow):
 		}
 	}
 	if down {
-		return x402.Amount{}, errors.New("connection refused")
+		return money.Amount{}, errors.New("connection refused")
 	}
 	return have, nil
 }
@@ -470,7 +472,7 @@ func (l *ledger) BlockTime(_ context.Context, _ x402.Network, number uint64) (ti
 	return l.timeOf(number), nil
 }
 
-func (l *ledger) BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, _ pay.ChainBlock) (x402.Amount, error) {
+func (l *ledger) BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, _ pay.ChainBlock) (money.Amount, error) {
 	return l.Balance(ctx, n, a, owner)
 }
 

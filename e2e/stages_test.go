@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
-	"github.com/purserpay/purser/x402"
 )
 
 // moment says where a payment is held: the chain, the facilitator and the seller run in the test's
@@ -150,7 +150,7 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	}
 	for _, c := range []*hostile.Customer{d.agent, d.owner} {
 		c.Patience = holding
-		if err := d.Fund(ctx, c.Wallet, x402.NewAmount(funds)); err != nil {
+		if err := d.Fund(ctx, c.Wallet, money.New(funds)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/cdp"
 	"github.com/purserpay/purser/x402"
 )
@@ -214,7 +215,7 @@ func TestVendorsSDKDrivesTheStandIn(t *testing.T) {
 			t.Parallel()
 			base, s, platform := startCDP(t, algorithm)
 			network := x402.Networks()[0]
-			authorization := x402.Authorization{To: x402.Address{1}, Value: x402.NewAmount(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+			authorization := x402.Authorization{To: x402.Address{1}, Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 			typed, err := json.Marshal(authorization.TypedData(network.Assets[0], network.ChainID))
 			if err != nil {
 				t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/strictjson"
-	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 )
 
 // Bounds on the parts of an answer that callers see, in bytes.
@@ -22,7 +22,7 @@ const (
 // answer is one read answer.
 type answer struct {
 	verdict bool
-	amount  *x402.Amount
+	amount  *money.Amount
 	texts   map[string]string // the members that are strings
 	raw     json.RawMessage
 }
@@ -58,7 +58,7 @@ func read(body []byte, verdict string, scrub func(string) string) (answer, error
 		if err := json.Unmarshal(value, &text); err != nil {
 			return answer{}, errors.New(key + " is not a string")
 		}
-		a.texts[key] = pay.Truncate(scrub(text), maxString)
+		a.texts[key] = words.Truncate(scrub(text), maxString)
 	}
 	if a.amount, err = amountOf(members["amount"]); err != nil {
 		return answer{}, err
@@ -71,18 +71,18 @@ func statedError(members map[string]json.RawMessage, scrub func(string) string) 
 	for _, key := range []string{"errorMessage", "message", "error"} {
 		var text string
 		if err := json.Unmarshal(members[key], &text); err == nil && text != "" {
-			return fmt.Sprintf(": %q", pay.Truncate(scrub(text), maxShown))
+			return fmt.Sprintf(": %q", words.Truncate(scrub(text), maxShown))
 		}
 	}
 	return ""
 }
 
 // amountOf reads the charged amount: a decimal string, or a number as some facilitators write it.
-func amountOf(value json.RawMessage) (*x402.Amount, error) {
+func amountOf(value json.RawMessage) (*money.Amount, error) {
 	if value == nil || string(value) == "null" {
 		return nil, nil
 	}
-	amount, err := x402.ParseAmount(strings.Trim(string(value), `"`))
+	amount, err := money.Parse(strings.Trim(string(value), `"`))
 	if err != nil {
 		return nil, errors.New("amount is not an amount")
 	}
@@ -105,7 +105,7 @@ func summary(body []byte, scrub func(string) string) json.RawMessage {
 	for _, key := range keptMembers {
 		switch value := all[key].(type) {
 		case string:
-			few[key] = pay.Truncate(value, maxShown)
+			few[key] = words.Truncate(value, maxShown)
 		case bool:
 			few[key] = value
 		}
@@ -124,7 +124,7 @@ func summary(body []byte, scrub func(string) string) json.RawMessage {
 func scrubStrings(v any, scrub func(string) string) any {
 	switch v := v.(type) {
 	case string:
-		return pay.Truncate(scrub(v), maxString)
+		return words.Truncate(scrub(v), maxString)
 	case []any:
 		for i := range v {
 			v[i] = scrubStrings(v[i], scrub)
@@ -133,7 +133,7 @@ func scrubStrings(v any, scrub func(string) string) any {
 	case map[string]any:
 		tidied := make(map[string]any, len(v))
 		for key, value := range v {
-			tidied[pay.Truncate(scrub(key), maxString)] = scrubStrings(value, scrub)
+			tidied[words.Truncate(scrub(key), maxString)] = scrubStrings(value, scrub)
 		}
 		return tidied
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -35,7 +36,7 @@ func exchange(t *testing.T) (pay.Exchange, x402.Signature) {
 	network, _ := x402.NetworkByWire("base")
 	a := x402.Authorization{
 		From: x402.Address(crypto.PubkeyToAddress(private.PublicKey)), To: x402.Address{19: 0xaa},
-		Value: x402.NewAmount(10000), ValidBefore: uint64(time.Now().Unix()) + 60, Nonce: x402.Nonce{1},
+		Value: money.New(10000), ValidBefore: uint64(time.Now().Unix()) + 60, Nonce: x402.Nonce{1},
 	}
 	signature := must(x402.Sign(a.Digest(network.Assets[0], network.ChainID), private))
 	payload := must(x402.Offer{Version: 2, Accepted: requirement}.Payload(a, signature))
@@ -179,7 +180,7 @@ func TestSettleAnswers(t *testing.T) {
 	t.Parallel()
 	x, _ := exchange(t)
 	transaction := "0x" + strings.Repeat("ab", 32)
-	amount := x402.NewAmount(10000)
+	amount := money.New(10000)
 	for _, c := range []struct {
 		name, body string
 		status     int

@@ -3,8 +3,9 @@ package limits
 import (
 	"context"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // Today is a key's use of its daily budget on the present day (UTC).
@@ -13,12 +14,12 @@ type Today struct {
 	Spent pay.Sum
 	// Left is the rest of the daily budget in force at a door, in the smallest unit; nil without a
 	// budget. The amounts of open payments are already subtracted.
-	Left *x402.Amount
+	Left *money.Amount
 }
 
 // TodayOf returns a key's use of its daily budget today. Its cost does not grow with the number of
 // payments. asset is the symbol of the budget's asset.
-func TodayOf(ctx context.Context, p *pay.Payer, k pay.Key, door pay.Door, asset string) (Today, error) {
+func TodayOf(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door, asset string) (Today, error) {
 	o := p.Options()
 	now := o.Clock()
 	day := pay.DayOf(now)
@@ -37,7 +38,7 @@ func TodayOf(ctx context.Context, p *pay.Payer, k pay.Key, door pay.Door, asset 
 	}
 	left, under := most.Sub(taken)
 	if under { // the budget was made smaller than what was spent
-		left = x402.Amount{}
+		left = money.Amount{}
 	}
 	today.Left = &left
 	return today, nil

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 const (
@@ -55,7 +56,7 @@ type Bounds struct {
 
 // Replay replays a key's payments since a time by a policy in the place of its own; nil: by the
 // defaults. It reads the newest ones within the bounds, and fewer if the store is slow. It writes nothing.
-func Replay(ctx context.Context, p *pay.Payer, k pay.Key, pol *pay.Policy, since time.Time, most Bounds) (WhatIf, error) {
+func Replay(ctx context.Context, p *pay.Payer, k pay.Key, pol *policy.Policy, since time.Time, most Bounds) (WhatIf, error) {
 	store := p.Options().Store
 	most.Most, most.Reading, most.Whole = cmp.Or(most.Most, 20_000), cmp.Or(most.Reading, 80*time.Millisecond), cmp.Or(most.Whole, 130*time.Millisecond)
 	k.Policy = pol
@@ -69,20 +70,20 @@ func Replay(ctx context.Context, p *pay.Payer, k pay.Key, pol *pay.Policy, since
 	if !all && len(rows) > 0 {
 		w.From = rows[0].Created
 	}
-	base := func(c pay.Counter) (x402.Amount, error) { return store.Counter(ctx, c) }
+	base := func(c pay.Counter) (money.Amount, error) { return store.Counter(ctx, c) }
 	list := func(prefix pay.Counter) (names []pay.Counter, err error) {
-		err = store.VisitCounters(ctx, prefix, func(c pay.Counter, _ x402.Amount) bool {
+		err = store.VisitCounters(ctx, prefix, func(c pay.Counter, _ money.Amount) bool {
 			names = append(names, c)
 			return true
 		})
 		return names, err
 	}
-	policies := map[pay.Door]pay.Policy{}
-	for _, door := range []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI} {
+	policies := map[policy.Door]policy.Policy{}
+	for _, door := range []policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI} {
 		policies[door] = p.PolicyOf(k, door)
 	}
 	v := newReplay(rows, base, list)
-	if asksAboutHosts(policies[pay.DoorProxy]) || asksAboutHosts(policies[pay.DoorAPI]) {
+	if asksAboutHosts(policies[policy.DoorProxy]) || asksAboutHosts(policies[policy.DoorAPI]) {
 		if err := v.learnHosts(ctx, store, k.ID, since); err != nil {
 			return w, err
 		}
@@ -138,7 +139,7 @@ func counts(p *pay.Payment) bool {
 }
 
 // replay journals payments again, oldest first, until ctx ends.
-func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*pay.Payment, policies map[pay.Door]pay.Policy) error {
+func (w *WhatIf) replay(ctx context.Context, v *replayed, rows []*pay.Payment, policies map[policy.Door]policy.Policy) error {
 	var declined, held ruleSums
 	for i, row := range rows {
 		if row.Withdraws() || row.Reconciled {
@@ -200,8 +201,8 @@ func (s *ruleSums) list() (list []WhatIfRule) {
 }
 
 // take decides on an earlier payment, and counts it unless a rule refuses it.
-func (v *replayed) take(pol pay.Policy, row *pay.Payment) (rule, ask string, err error) {
-	got, err := pol.Replay(v, row)
+func (v *replayed) take(pol policy.Policy, row *pay.Payment) (rule, ask string, err error) {
+	got, err := pay.Replay(pol, v, row)
 	if err != nil || got.Rule != "" {
 		return got.Rule, "", err
 	}
@@ -228,16 +229,16 @@ func held(p *pay.Payment) (list []pay.Reservation) {
 // replayed holds counters as a replay leaves them. They begin as they are in the store, less what the
 // replayed payments themselves count there.
 type replayed struct {
-	base  func(pay.Counter) (x402.Amount, error)
+	base  func(pay.Counter) (money.Amount, error)
 	list  func(prefix pay.Counter) ([]pay.Counter, error)
-	now   map[pay.Counter]x402.Amount
-	taken map[pay.Counter]x402.Amount
+	now   map[pay.Counter]money.Amount
+	taken map[pay.Counter]money.Amount
 	lists map[pay.Counter][]pay.Counter
 	paid  map[string]bool // hosts
 }
 
-func newReplay(rows []*pay.Payment, base func(pay.Counter) (x402.Amount, error), list func(pay.Counter) ([]pay.Counter, error)) *replayed {
-	v := &replayed{base: base, list: list, now: map[pay.Counter]x402.Amount{}, taken: map[pay.Counter]x402.Amount{}, lists: map[pay.Counter][]pay.Counter{}, paid: map[string]bool{}}
+func newReplay(rows []*pay.Payment, base func(pay.Counter) (money.Amount, error), list func(pay.Counter) ([]pay.Counter, error)) *replayed {
+	v := &replayed{base: base, list: list, now: map[pay.Counter]money.Amount{}, taken: map[pay.Counter]money.Amount{}, lists: map[pay.Counter][]pay.Counter{}, paid: map[string]bool{}}
 	for _, row := range rows {
 		if row.Withdraws() || row.Reconciled {
 			continue
@@ -251,11 +252,11 @@ func newReplay(rows []*pay.Payment, base func(pay.Counter) (x402.Amount, error),
 
 // Counter reads a counter. Prices and minutes begin at zero: the store holds their last value, and
 // not that at the beginning of the replay.
-func (v *replayed) Counter(c pay.Counter) (x402.Amount, error) {
+func (v *replayed) Counter(c pay.Counter) (money.Amount, error) {
 	if have, known := v.now[c]; known {
 		return have, nil
 	}
-	var have x402.Amount
+	var have money.Amount
 	if taken, ours := v.taken[c]; ours || isBudget(c) {
 		all, err := v.base(c)
 		if err != nil {
@@ -263,7 +264,7 @@ func (v *replayed) Counter(c pay.Counter) (x402.Amount, error) {
 		}
 		have, _ = pay.Sum{Amount: all, Corrected: taken}.Net()
 		if all.Cmp(taken) < 0 {
-			have = x402.Amount{}
+			have = money.Amount{}
 		}
 	}
 	v.now[c] = have
@@ -275,7 +276,7 @@ func (v *replayed) Paid(_, host string, _ bool) (bool, error) { return v.paid[ho
 
 // VisitCounters lists the counters of the store with a prefix. All that a replay adds to are there,
 // because the payments were counted there.
-func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	names, known := v.lists[prefix]
 	if !known {
 		var err error
@@ -296,7 +297,7 @@ func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x40
 	return nil
 }
 
-func (v *replayed) add(c pay.Counter, a x402.Amount) {
+func (v *replayed) add(c pay.Counter, a money.Amount) {
 	if have, err := v.Counter(c); err == nil {
 		v.now[c] = have.AddSaturated(a)
 	}
@@ -313,6 +314,6 @@ func isBudget(c pay.Counter) bool {
 }
 
 // asksAboutHosts reports whether payments to hosts that were never paid need an approval.
-func asksAboutHosts(pol pay.Policy) bool {
+func asksAboutHosts(pol policy.Policy) bool {
 	return pol.RequireApprovalNewHosts != nil && *pol.RequireApprovalNewHosts
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"time"
 )
 
@@ -28,16 +30,16 @@ const (
 // its terms. It allows one payment. It overrides no other rule: the payment keeps all of them when it is
 // made.
 type Approval struct {
-	ID             string `json:"ID"` // UUIDv7
-	KeyID          string `json:"KeyID"`
-	OrganizationID string `json:"OrganizationID,omitempty"` // of the key when it asked
-	Door           Door   `json:"Door"`
-	Task           string `json:"Task,omitempty"`
-	Method         string `json:"Method,omitempty"` // "" on REST
-	Host           string `json:"Host,omitempty"`   // like Payment.Host
-	URL            string `json:"URL,omitempty"`    // without userinfo; on REST it is the caller's word
-	Terms          Terms  `json:"Terms"`
-	Currency       string `json:"Currency"`
+	ID             string      `json:"ID"` // UUIDv7
+	KeyID          string      `json:"KeyID"`
+	OrganizationID string      `json:"OrganizationID,omitempty"` // of the key when it asked
+	Door           policy.Door `json:"Door"`
+	Task           string      `json:"Task,omitempty"`
+	Method         string      `json:"Method,omitempty"` // "" on REST
+	Host           string      `json:"Host,omitempty"`   // like Payment.Host
+	URL            string      `json:"URL,omitempty"`    // without userinfo; on REST it is the caller's word
+	Terms          Terms       `json:"Terms"`
+	Currency       string      `json:"Currency"`
 	// Purchase must be that of the repeat: it is made of the key, the request and the terms.
 	Purchase Hash `json:"Purchase"`
 	// Rule holds the payment, for a reason that Detail tells people.
@@ -184,7 +186,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 		return nil
 	}
 	ask := *b.Approval
-	if ask.Rule, ask.Detail, err = b.Policy.asks(v, b.New); err != nil {
+	if ask.Rule, ask.Detail, err = asks(*b.Policy, v, b.New); err != nil {
 		return err
 	}
 	if ask.Rule, ask.Detail, err = b.suspect(v, ask.Rule, ask.Detail); err != nil {
@@ -231,7 +233,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 
 // changed tells that a seller asks for other terms than those that a person was asked about.
 func (a Approval) changed(now Terms) string {
-	words := func(t Terms) string { return fmt.Sprintf("%s to %s on %s", Money(t.Amount), t.PayTo, t.Network) }
+	words := func(t Terms) string { return fmt.Sprintf("%s to %s on %s", money.Text(t.Amount), t.PayTo, t.Network) }
 	return fmt.Sprintf("the seller asks for %s now; a person has approved %s", words(now), words(a.Terms))
 }
 
@@ -250,16 +252,6 @@ func (a Approval) unasked() Approval {
 	return a
 }
 
-// asksSome reports whether some payments may need an approval.
-func (pol Policy) asksSome() bool {
-	return pol.RequireApprovalAbove.Max() != nil || pol.asksAboutHosts()
-}
-
-// asksAboutHosts reports whether payments to hosts that were never paid need an approval.
-func (pol Policy) asksAboutHosts() bool {
-	return pol.RequireApprovalNewHosts != nil && *pol.RequireApprovalNewHosts
-}
-
 // paidHosts tells whether a key has paid a host before.
 type paidHosts interface {
 	Paid(keyID, host string, dialed bool) (bool, error)
@@ -269,21 +261,21 @@ type paidHosts interface {
 //
 // On REST the host is only the caller's word. There, a key without allowed payees needs an approval for
 // each payment.
-func (pol Policy) asks(v paidHosts, row *Payment) (rule, detail string, err error) {
+func asks(pol policy.Policy, v paidHosts, row *Payment) (rule, detail string, err error) {
 	price := row.Authorization.Value
-	if above(price, pol.RequireApprovalAbove) {
-		return RuleApprovalAbove, fmt.Sprintf("%s is above the %s that this key may pay without an approval", Money(price), Money(*pol.RequireApprovalAbove.Max())), nil
+	if policy.Above(price, pol.RequireApprovalAbove) {
+		return RuleApprovalAbove, fmt.Sprintf("%s is above the %s that this key may pay without an approval", money.Text(price), money.Text(*pol.RequireApprovalAbove.Max())), nil
 	}
-	if !pol.asksAboutHosts() {
+	if !pol.AsksAboutHosts() {
 		return "", "", nil
 	}
 	switch {
 	case row.Host == "":
 		return RuleApprovalNewHost, "the host is not known, and this key needs an approval for hosts that it has never paid", nil
-	case row.Door == DoorAPI && len(pol.AllowPayees) == 0:
+	case row.Door == policy.DoorAPI && len(pol.AllowPayees) == 0:
 		return RuleApprovalNewHost, "on REST the host is only the caller's word, and this key needs an approval for hosts that it has never paid", nil
 	}
-	paid, err := v.Paid(row.KeyID, row.Host, row.Door.dials())
+	paid, err := v.Paid(row.KeyID, row.Host, row.Door.Dials())
 	if err != nil || paid {
 		return "", "", err
 	}

@@ -7,15 +7,15 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
-	"github.com/purserpay/purser/x402"
 )
 
 func (w *world) approve(amount uint64) (treasury.AllowanceChange, error) {
 	ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond) // for what comes into no block
 	defer end()
-	return treasury.Of(w.payer).Allow(ctx, treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(amount)})
+	return treasury.Of(w.payer).Allow(ctx, treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: money.New(amount)})
 }
 
 func TestApprovalIsJournaledFirst(t *testing.T) {
@@ -87,7 +87,7 @@ func TestApprovalsKeepTheirOrder(t *testing.T) {
 func TestApprovalRefused(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
-	if _, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(1).TimesSaturated(1 << 63).TimesSaturated(1 << 63).TimesSaturated(4)}); inputField(err) != "amount" {
+	if _, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: money.New(1).TimesSaturated(1 << 63).TimesSaturated(1 << 63).TimesSaturated(4)}); inputField(err) != "amount" {
 		t.Errorf("2^128: %v", err)
 	}
 	c.coins = 100

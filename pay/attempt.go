@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -334,7 +335,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 			p.opts.Observer.Contradicted(written)
 		}
 	} else if seen := cmp.Or(o.Note, o.Reason); seen != "" {
-		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", Truncate(seen, 400))
+		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", words.Truncate(seen, 400))
 	}
 	return written, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -194,13 +195,13 @@ func object(list map[string]json.RawMessage) (json.RawMessage, error) {
 
 // auditedKey holds what the audit tells of a key.
 type auditedKey struct {
-	Label          string        `json:"label"`
-	OrganizationID string        `json:"organization_id"`
-	Operator       bool          `json:"operator,omitempty"`
-	Policy         *Policy       `json:"policy"`
-	Paused         *auditedPause `json:"paused,omitempty"`
-	Reissued       time.Time     `json:"reissued_at,omitzero"`
-	Revoked        time.Time     `json:"revoked_at,omitzero"`
+	Label          string         `json:"label"`
+	OrganizationID string         `json:"organization_id"`
+	Operator       bool           `json:"operator,omitempty"`
+	Policy         *policy.Policy `json:"policy"`
+	Paused         *auditedPause  `json:"paused,omitempty"`
+	Reissued       time.Time      `json:"reissued_at,omitzero"`
+	Revoked        time.Time      `json:"revoked_at,omitzero"`
 }
 
 type auditedPause struct {
@@ -255,7 +256,7 @@ func WalletChanged(a Action, w Wallet, of Key) Change {
 
 // PaymentBegun describes the making of a payment. Those of callers are in the books only.
 func PaymentBegun(p *Payment) Change {
-	if p.Door != DoorOperator {
+	if p.Door != policy.DoorOperator {
 		return Change{}
 	}
 	return Change{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/perclient"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -88,7 +89,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, err
 	l.Max, l.Since = &have.amount, have.moved
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
-		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, Money(have.amount)),
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, money.Text(have.amount)),
 		again:  func(ctx context.Context) bool { return p.freed(ctx, c, c.balanceKey()) || p.moreThan(ctx, c, have) },
 	}
 	return l, nil
@@ -126,7 +127,7 @@ func (p *Payer) moreThan(ctx context.Context, c choice, known knownBalance) bool
 }
 
 // moved tells what purser has moved out of a wallet so far, on any node.
-func (p *Payer) moved(ctx context.Context, c choice) (x402.Amount, error) {
+func (p *Payer) moved(ctx context.Context, c choice) (money.Amount, error) {
 	moved, err := p.store.Counter(ctx, movedCounter(c.wallet.ID, c.asset.Symbol))
 	if err != nil {
 		return moved, fmt.Errorf("%w: %w", errUncounted, err)
@@ -218,16 +219,16 @@ func (p *Payer) look(
 
 // knownBalance is the chain's word on a wallet, from a reading that may be some seconds old.
 type knownBalance struct {
-	amount     x402.Amount
+	amount     money.Amount
 	remembered bool
 	// moved holds what purser had moved out of the wallet when the reading began. Some of what it moves
 	// later the reading may have seen already: the chain knows of a settlement before the store does.
-	moved x402.Amount
+	moved money.Amount
 }
 
 // received tells what the wallet has got as far as purser knows: of two readings, the one with more
 // leaves more.
-func (k knownBalance) received() x402.Amount { return k.amount.AddSaturated(k.moved) }
+func (k knownBalance) received() money.Amount { return k.amount.AddSaturated(k.moved) }
 
 // freshness says how old a balance may be. Payments and wallet pages have separate paces, so a page
 // view never keeps a later payment from asking the chain.
@@ -306,39 +307,39 @@ func (e *balanceEntry) stands(now time.Time) (have knownBalance, known bool) {
 
 // WalletBalance returns a wallet's balance, in the smallest unit, at most some seconds old. It
 // fails at once while the RPC keeps failing. ErrNoAddress, ErrNoChain.
-func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error) {
+func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (money.Amount, error) {
 	return p.walletBalance(ctx, w, asRemembered)
 }
 
 // WalletBalanceNow is WalletBalance as the chain tells now, for operators: they ask because something
 // has just changed. The RPC is asked about a wallet once in a second at most.
-func (p *Payer) WalletBalanceNow(ctx context.Context, w Wallet) (x402.Amount, error) {
+func (p *Payer) WalletBalanceNow(ctx context.Context, w Wallet) (money.Amount, error) {
 	return p.walletBalance(ctx, w, afreshToShow)
 }
 
-func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (x402.Amount, error) {
+func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (money.Amount, error) {
 	n, ok := p.network(w.Network)
 	switch {
 	case w.Address == nil:
-		return x402.Amount{}, ErrNoAddress
+		return money.Amount{}, ErrNoAddress
 	case p.opts.Chain == nil, !ok:
-		return x402.Amount{}, ErrNoChain
+		return money.Amount{}, ErrNoChain
 	}
 	have, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, age)
 	if errors.Is(err, ErrUnwatched) {
-		return x402.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
+		return money.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
 	}
 	if err != nil {
-		return x402.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
+		return money.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
 	}
 	return have.amount, nil
 }
 
 // WalletOpen sums up the open payments of a wallet, of all keys that draw from it, in the smallest unit.
-func (p *Payer) WalletOpen(ctx context.Context, w Wallet) (x402.Amount, error) {
+func (p *Payer) WalletOpen(ctx context.Context, w Wallet) (money.Amount, error) {
 	n, ok := p.network(w.Network)
 	if !ok {
-		return x402.Amount{}, nil
+		return money.Amount{}, nil
 	}
 	return p.store.Counter(ctx, holdCounter(w.ID, n.Assets[0].Symbol))
 }

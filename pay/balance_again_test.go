@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -26,7 +27,7 @@ type fundedChain struct {
 	answer  chan struct{} // when set: answers wait for it
 }
 
-func (c *fundedChain) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, _ x402.Address) (x402.Amount, error) {
+func (c *fundedChain) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, _ x402.Address) (money.Amount, error) {
 	c.mu.Lock()
 	c.asked++
 	c.at++
@@ -46,9 +47,9 @@ func (c *fundedChain) Balance(ctx context.Context, _ x402.Network, _ x402.Asset,
 	defer c.mu.Unlock()
 	c.at--
 	if c.down || ctx.Err() != nil {
-		return x402.Amount{}, errors.New("no answer")
+		return money.Amount{}, errors.New("no answer")
 	}
-	return x402.NewAmount(c.have), nil
+	return money.New(c.have), nil
 }
 
 func (c *fundedChain) set(change func(*fundedChain)) { c.mu.Lock(); defer c.mu.Unlock(); change(c) }

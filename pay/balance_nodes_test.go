@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -69,7 +70,7 @@ func TestTwoNodesWithdrawABalanceOnce(t *testing.T) {
 	if _, err := other.WalletBalance(t.Context(), wallet); err != nil {
 		t.Fatal(err)
 	}
-	amount := x402.NewAmount(80)
+	amount := money.New(80)
 	out := must(treasury.Of(w.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallet, To: x402.Address{7}, Amount: &amount}))
 	if out.Payment.State != pay.Settled {
 		t.Fatalf("the withdrawal is %s", out.Payment.State)
@@ -86,9 +87,9 @@ type forgetfulStore struct {
 	fails atomic.Bool
 }
 
-func (s *forgetfulStore) Counter(ctx context.Context, c pay.Counter) (x402.Amount, error) {
+func (s *forgetfulStore) Counter(ctx context.Context, c pay.Counter) (money.Amount, error) {
 	if s.fails.Load() && strings.HasPrefix(string(c), "moved/") {
-		return x402.Amount{}, errors.New("no connection")
+		return money.Amount{}, errors.New("no connection")
 	}
 	return s.Store.Counter(ctx, c)
 }

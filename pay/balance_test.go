@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -21,11 +22,11 @@ type hangingChain struct {
 	asked atomic.Int64
 }
 
-func (c *hangingChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *hangingChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
 	c.asked.Add(1)
 	if c.hangs.Load() {
 		<-ctx.Done()
-		return x402.Amount{}, ctx.Err()
+		return money.Amount{}, ctx.Err()
 	}
 	return c.Chain.Balance(ctx, n, a, owner)
 }
@@ -85,13 +86,13 @@ type busyChain struct {
 	leave atomic.Pointer[context.CancelFunc] // is called while it is asked
 }
 
-func (c *busyChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *busyChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
 	c.asked.Add(1)
 	if leave := c.leave.Load(); leave != nil {
 		(*leave)()
 	}
 	if c.busy.Load() {
-		return x402.Amount{}, errors.New("429 Too Many Requests")
+		return money.Amount{}, errors.New("429 Too Many Requests")
 	}
 	return c.Chain.Balance(ctx, n, a, owner)
 }
@@ -165,7 +166,7 @@ func TestWalletBalance(t *testing.T) {
 	}
 	wallet := list[0]
 	for range 3 {
-		if have, err := w.payer.WalletBalance(t.Context(), wallet); err != nil || have != x402.NewAmount(1_000_000_000) {
+		if have, err := w.payer.WalletBalance(t.Context(), wallet); err != nil || have != money.New(1_000_000_000) {
 			t.Fatalf("%s, %v", have, err)
 		}
 	}

@@ -3,6 +3,8 @@ package pay
 import (
 	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -65,7 +67,7 @@ type Judgement struct {
 	Declined error
 	// Policy is in force for the call, in the key's PolicyRevision; nil: no limits. The call is
 	// judged anew if the key has got another revision meanwhile.
-	Policy         *Policy
+	Policy         *policy.Policy
 	PolicyRevision uint64
 	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
@@ -80,7 +82,7 @@ type Judgement struct {
 	// Revival bounds the place that a doubted payment takes again, if Place has no bound. Unclaimed
 	// does for a place from before the key was linked.
 	Revival   Limit
-	Unclaimed x402.Amount
+	Unclaimed money.Amount
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
 	MaxUnanswered int
 	// Failures bound the key's attempts that ended refused or void; zero: no bound.
@@ -173,10 +175,10 @@ type BeginView interface {
 	// Plan returns an organization's plan, PlanFree for an unknown organization.
 	Plan(organizationID string) (PlanName, error)
 	// Counter reads a counter.
-	Counter(c Counter) (x402.Amount, error)
+	Counter(c Counter) (money.Amount, error)
 	// VisitCounters calls visit for all counters above zero whose names begin with a prefix, until
 	// visit returns false. Its cost must not grow with the number of the others.
-	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
+	VisitCounters(prefix Counter, visit func(c Counter, amount money.Amount) (more bool)) error
 	// Paid reports whether the key has paid a host: there is a spend event. With dialed, it is that of a
 	// payment that is [Payment.Dialed], among the PaidLooked newest ones.
 	Paid(keyID, host string, dialed bool) (bool, error)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +22,7 @@ import (
 // on the way, and hold for what was spent before.
 type budgets struct {
 	*world
-	pol    pay.Policy
+	pol    policy.Policy
 	flying []*pay.Attempt
 	n      int
 	// changed: the limits are not those that all payments were begun by.
@@ -70,20 +71,20 @@ var (
 
 // setAny draws a policy whose every limit is somewhere.
 func (m *budgets) setAny(rt *rapid.T) {
-	limit := func(name string) *pay.Cap {
+	limit := func(name string) *policy.Cap {
 		if n := rapid.Uint64Range(0, 60).Draw(rt, name); n > 0 {
 			return usdc(n)
 		}
 		return nil
 	}
-	part := func(name string) pay.Budget {
-		return pay.Budget{DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
+	part := func(name string) policy.Budget {
+		return policy.Budget{DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
 	}
 	perMinute := m.pol.PerMinute
-	m.pol = pay.Policy{
+	m.pol = policy.Policy{
 		DailyBudget: limit("day"), MonthlyBudget: limit("month"), AllowPayees: []x402.Address{testPayee},
-		Hosts: map[string]pay.Budget{"*.example.com": part("*.example.com"), "api.example.com": part("api.example.com")},
-		Tasks: map[string]pay.Budget{"*": part("*"), "crawl": part("crawl")},
+		Hosts: map[string]policy.Budget{"*.example.com": part("*.example.com"), "api.example.com": part("api.example.com")},
+		Tasks: map[string]policy.Budget{"*": part("*"), "crawl": part("crawl")},
 	}
 	switch n := rapid.IntRange(0, 8).Draw(rt, "per minute"); {
 	case m.changed: // payments of a minute are counted while there is a limit on them
@@ -110,7 +111,7 @@ func (m *budgets) setAny(rt *rapid.T) {
 func (m *budgets) broken(next *buy) (rules []string) {
 	type part struct {
 		rule string
-		most *pay.Cap
+		most *policy.Cap
 		of   func(host, task string) bool
 		win  string
 	}

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -26,7 +28,7 @@ func (w *world) at(text string) {
 func (w *world) spends(b buy, want string) {
 	w.t.Helper()
 	if b.door == "" {
-		b.door = pay.DoorProxy
+		b.door = policy.DoorProxy
 	}
 	if b.url == "" {
 		b.url = "https://api.example.com/x"
@@ -42,18 +44,18 @@ func TestWindowsRollOver(t *testing.T) {
 	one := 1
 	for _, c := range []struct {
 		rule                string
-		pol                 pay.Policy
+		pol                 policy.Policy
 		first, last, behind string
 	}{
-		{"daily-budget", pay.Policy{DailyBudget: usdc(10)}, "2026-11-30T00:00:00Z", "2026-11-30T23:59:59.999999999Z", "2026-12-01T00:00:00Z"},
-		{"daily-budget", pay.Policy{DailyBudget: usdc(10)}, "2028-02-29T00:00:00Z", "2028-02-29T23:59:59.999999999Z", "2028-03-01T00:00:00Z"},
-		{"monthly-budget", pay.Policy{MonthlyBudget: usdc(10)}, "2026-12-01T00:00:00Z", "2026-12-31T23:59:59.999999999Z", "2027-01-01T00:00:00Z"},
-		{"monthly-budget", pay.Policy{MonthlyBudget: usdc(10)}, "2027-02-01T00:00:00Z", "2027-02-28T23:59:59.999999999Z", "2027-03-01T00:00:00Z"},
-		{"per-minute", pay.Policy{PerMinute: &one}, "2026-11-30T12:34:00Z", "2026-11-30T12:34:59.999999999Z", "2026-11-30T12:35:00Z"},
-		{"host-daily-budget", pay.Policy{Hosts: map[string]pay.Budget{"api.example.com": {DailyBudget: usdc(10)}}}, "2026-11-29T00:00:00Z", "2026-11-29T23:59:59.999999999Z", "2026-11-30T00:00:00Z"},
-		{"host-monthly-budget", pay.Policy{Hosts: map[string]pay.Budget{"api.example.com": {MonthlyBudget: usdc(10)}}}, "2026-12-01T00:00:00Z", "2026-12-31T23:59:59.999999999Z", "2027-01-01T00:00:00Z"},
-		{"task-daily-budget", pay.Policy{Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(10)}}}, "2026-11-29T00:00:00Z", "2026-11-29T23:59:59.999999999Z", "2026-11-30T00:00:00Z"},
-		{"task-monthly-budget", pay.Policy{Tasks: map[string]pay.Budget{"*": {MonthlyBudget: usdc(10)}}}, "2026-10-01T00:00:00Z", "2026-10-31T23:59:59.999999999Z", "2026-11-01T00:00:00Z"},
+		{"daily-budget", policy.Policy{DailyBudget: usdc(10)}, "2026-11-30T00:00:00Z", "2026-11-30T23:59:59.999999999Z", "2026-12-01T00:00:00Z"},
+		{"daily-budget", policy.Policy{DailyBudget: usdc(10)}, "2028-02-29T00:00:00Z", "2028-02-29T23:59:59.999999999Z", "2028-03-01T00:00:00Z"},
+		{"monthly-budget", policy.Policy{MonthlyBudget: usdc(10)}, "2026-12-01T00:00:00Z", "2026-12-31T23:59:59.999999999Z", "2027-01-01T00:00:00Z"},
+		{"monthly-budget", policy.Policy{MonthlyBudget: usdc(10)}, "2027-02-01T00:00:00Z", "2027-02-28T23:59:59.999999999Z", "2027-03-01T00:00:00Z"},
+		{"per-minute", policy.Policy{PerMinute: &one}, "2026-11-30T12:34:00Z", "2026-11-30T12:34:59.999999999Z", "2026-11-30T12:35:00Z"},
+		{"host-daily-budget", policy.Policy{Hosts: map[string]policy.Budget{"api.example.com": {DailyBudget: usdc(10)}}}, "2026-11-29T00:00:00Z", "2026-11-29T23:59:59.999999999Z", "2026-11-30T00:00:00Z"},
+		{"host-monthly-budget", policy.Policy{Hosts: map[string]policy.Budget{"api.example.com": {MonthlyBudget: usdc(10)}}}, "2026-12-01T00:00:00Z", "2026-12-31T23:59:59.999999999Z", "2027-01-01T00:00:00Z"},
+		{"task-daily-budget", policy.Policy{Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(10)}}}, "2026-11-29T00:00:00Z", "2026-11-29T23:59:59.999999999Z", "2026-11-30T00:00:00Z"},
+		{"task-monthly-budget", policy.Policy{Tasks: map[string]policy.Budget{"*": {MonthlyBudget: usdc(10)}}}, "2026-10-01T00:00:00Z", "2026-10-31T23:59:59.999999999Z", "2026-11-01T00:00:00Z"},
 	} {
 		// A clock of another zone must not move the windows.
 		zone := time.FixedZone("east", 11*60*60)
@@ -84,7 +86,7 @@ func w0(w *world) time.Time {
 func TestHostBudgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(1000), Hosts: map[string]pay.Budget{
+	w.set(policy.Policy{DailyBudget: usdc(1000), Hosts: map[string]policy.Budget{
 		"*.example.com": {DailyBudget: usdc(100)}, "api.example.com": {DailyBudget: usdc(50)}, "api.example.com:8443": {DailyBudget: usdc(7)},
 	}})
 	on := func(url string, amount uint64, want string) {
@@ -124,7 +126,7 @@ func TestBudgetsOfVeryManySites(t *testing.T) {
 	if kept != own+1 {
 		t.Errorf("%d counters of sites", kept)
 	}
-	w.set(pay.Policy{Hosts: map[string]pay.Budget{"*.example.org": {DailyBudget: usdc(own + 1 + more + 1 + 5)}, "b.com": {MonthlyBudget: usdc(more + 1 + 5)}}})
+	w.set(policy.Policy{Hosts: map[string]policy.Budget{"*.example.org": {DailyBudget: usdc(own + 1 + more + 1 + 5)}, "b.com": {MonthlyBudget: usdc(more + 1 + 5)}}})
 	w.spends(buy{url: "https://s1.example.org/", amount: 6}, "host-daily-budget")
 	w.spends(buy{url: "https://b.com/", amount: 6}, "host-monthly-budget")
 	w.spends(buy{url: "https://b.com/", amount: 5}, "")
@@ -135,8 +137,8 @@ func TestBudgetsOfVeryManySites(t *testing.T) {
 func TestTaskBudgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(1000), Tasks: map[string]pay.Budget{
-		"*": {DailyBudget: usdc(100)}, "crawl": {DailyBudget: usdc(500)}, "free": {DailyBudget: pay.NoCap()},
+	w.set(policy.Policy{DailyBudget: usdc(1000), Tasks: map[string]policy.Budget{
+		"*": {DailyBudget: usdc(100)}, "crawl": {DailyBudget: usdc(500)}, "free": {DailyBudget: policy.NoCap()},
 	}})
 	on := func(task string, amount uint64, want string) {
 		t.Helper()
@@ -153,7 +155,7 @@ func TestTaskBudgets(t *testing.T) {
 	on("free", 1, "daily-budget")
 
 	w = newWorld(t, nil)
-	w.set(pay.Policy{Tasks: map[string]pay.Budget{"crawl": {DailyBudget: usdc(5)}}})
+	w.set(policy.Policy{Tasks: map[string]policy.Budget{"crawl": {DailyBudget: usdc(5)}}})
 	w.spends(buy{task: "made-up", amount: 1000}, "") // without "*" made-up tasks share no limit
 	w.spends(buy{amount: 1000}, "")
 	w.spends(buy{task: "crawl", amount: 6}, "task-daily-budget")
@@ -165,36 +167,36 @@ func TestFewCounters(t *testing.T) {
 	t.Parallel()
 	five := 5
 	for name, c := range map[string]struct {
-		pol  pay.Policy
+		pol  policy.Policy
 		more int
 	}{
-		"no rule": {pay.Policy{}, 0},
-		"off":     {pay.Policy{MaxPayment: pay.NoCap(), DailyBudget: pay.NoCap(), MonthlyBudget: pay.NoCap()}, 0},
-		"rules without counting": {pay.Policy{
+		"no rule": {policy.Policy{}, 0},
+		"off":     {policy.Policy{MaxPayment: policy.NoCap(), DailyBudget: policy.NoCap(), MonthlyBudget: policy.NoCap()}, 0},
+		"rules without counting": {policy.Policy{
 			MaxPayment: usdc(100), Doors: allDoors, DenyHosts: []string{"evil.org"}, DenyPayees: []x402.Address{{1}},
-			Hosts: map[string]pay.Budget{"*.example.com": {MaxPayment: usdc(50)}}, Tasks: map[string]pay.Budget{"*": {MaxPayment: usdc(50)}},
+			Hosts: map[string]policy.Budget{"*.example.com": {MaxPayment: usdc(50)}}, Tasks: map[string]policy.Budget{"*": {MaxPayment: usdc(50)}},
 		}, 0},
-		"elsewhere": {pay.Policy{Hosts: map[string]pay.Budget{"b.org": {DailyBudget: usdc(5)}}, Tasks: map[string]pay.Budget{"t": {DailyBudget: usdc(5)}}}, 0},
-		"a day":     {pay.Policy{DailyBudget: usdc(100)}, 0},
-		"all of them": {pay.Policy{
+		"elsewhere": {policy.Policy{Hosts: map[string]policy.Budget{"b.org": {DailyBudget: usdc(5)}}, Tasks: map[string]policy.Budget{"t": {DailyBudget: usdc(5)}}}, 0},
+		"a day":     {policy.Policy{DailyBudget: usdc(100)}, 0},
+		"all of them": {policy.Policy{
 			DailyBudget: usdc(100), MonthlyBudget: usdc(100), PerMinute: &five,
-			Hosts: map[string]pay.Budget{"*.example.com": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
-			Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
+			Hosts: map[string]policy.Budget{"*.example.com": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
+			Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
 		}, 1}, // the minute
 	} {
 		w := newWorld(t, nil)
 		w.set(c.pol)
-		p := w.settle(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
+		p := w.settle(buy{door: policy.DoorProxy, url: numbered(1), amount: 1})
 		if got := len(p.Reservations); got != 6+c.more || p.Price != "" { // place, pending twice, hold, day, site
 			t.Errorf("%s: %d reservations, price %q", name, got, p.Price)
 		}
-		p = w.settle(buy{door: pay.DoorProxy, url: numbered(2), task: "t", amount: 1})
+		p = w.settle(buy{door: policy.DoorProxy, url: numbered(2), task: "t", amount: 1})
 		if got := len(p.Reservations); got != 7+c.more {
 			t.Errorf("%s, with a task: %d reservations", name, got)
 		}
 	}
 	w := newWorld(t, nil)
-	if p, err := w.open(buy{door: pay.DoorAPI, amount: 1}); err != nil || len(p.Reservations) != 5 {
+	if p, err := w.open(buy{door: policy.DoorAPI, amount: 1}); err != nil || len(p.Reservations) != 5 {
 		t.Errorf("without a URL: %+v, %v", p, err)
 	}
 }
@@ -204,10 +206,10 @@ func TestFewCounters(t *testing.T) {
 func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 	t.Parallel()
 	ten := 10
-	pol := pay.Policy{
+	pol := policy.Policy{
 		DailyBudget: usdc(10), MonthlyBudget: usdc(10), PerMinute: &ten,
-		Hosts: map[string]pay.Budget{"*.example.com": {DailyBudget: usdc(10), MonthlyBudget: usdc(10)}},
-		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(10), MonthlyBudget: usdc(10)}},
+		Hosts: map[string]policy.Budget{"*.example.com": {DailyBudget: usdc(10), MonthlyBudget: usdc(10)}},
+		Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(10), MonthlyBudget: usdc(10)}},
 	}
 	limited := func(t *testing.T) *world {
 		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
@@ -240,7 +242,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
 		w.fac.mode("unreachable", "") // so that it has not seen the payload
-		a := w.mustOpen(w.request(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
+		a := w.mustOpen(w.request(buy{door: policy.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		p := a.Payment()
 		left(t, w, p, "10")
 		a.Abandon("no connection")
@@ -255,7 +257,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
 		w.fac.mode("refuse", "")
-		r := w.request(buy{door: pay.DoorAPI, url: numbered(1), task: "t", amount: 10})
+		r := w.request(buy{door: policy.DoorAPI, url: numbered(1), task: "t", amount: 10})
 		r.Settlement = pay.SettlePayer
 		p := w.mustFail(r)
 		w.quiet()
@@ -273,14 +275,14 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 	t.Run("settled", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		p := w.settle(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10})
+		p := w.settle(buy{door: policy.DoorProxy, url: numbered(1), task: "t", amount: 10})
 		left(t, w, p, "10")
 		w.spends(buy{amount: 1}, "daily-budget")
 	})
 	t.Run("unresolved", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		p := must(w.open(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
+		p := must(w.open(buy{door: policy.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		w.recoverAll()
 		if p = w.payment(p.ID); !p.Unresolved {
 			t.Fatalf("%s %v", p.State, p.Flags())
@@ -299,19 +301,19 @@ func (w *world) recoverOnceAndQuiet() {
 // Sums near the end of what a number holds are refused, and nothing wraps around.
 func TestBudgetsDoNotOverflow(t *testing.T) {
 	t.Parallel()
-	power := func(n uint) x402.Amount {
-		a, ok := x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), n))
+	power := func(n uint) money.Amount {
+		a, ok := money.FromBig(new(big.Int).Lsh(big.NewInt(1), n))
 		if !ok {
 			t.Fatal(n)
 		}
 		return a
 	}
-	top, _ := x402.AmountFromBig(new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
+	top, _ := money.FromBig(new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-	ask := func(amount x402.Amount) (*pay.Payment, error) {
+	ask := func(amount money.Amount) (*pay.Payment, error) {
 		entry := strings.Replace(buy{amount: 77}.entry(), `"77"`, `"`+amount.String()+`"`, 1)
 		c := must(x402.DecodeHeader(`{"x402Version":2,"accepts":[` + entry + `]}`))
-		r := w.request(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
+		r := w.request(buy{door: policy.DoorProxy, url: numbered(1), amount: 1})
 		r.Challenge = c
 		a, err := w.payer.Open(context.Background(), r)
 		if err != nil {
@@ -324,25 +326,25 @@ func TestBudgetsDoNotOverflow(t *testing.T) {
 	if _, err := ask(top); err == nil {
 		t.Error("2^256-1 was paid")
 	}
-	w.set(pay.Policy{DailyBudget: pay.CapOf(top), MaxPayment: pay.CapOf(top)})
+	w.set(policy.Policy{DailyBudget: policy.CapOf(top), MaxPayment: policy.CapOf(top)})
 	p := must(ask(power(128)))
 	counter := pay.DailyCounter(w.key.ID, "USDC", w.chain.clock())
 	w.store.SetCounter(counter, top) // as if very much had been spent
-	if _, err := ask(x402.NewAmount(1)); rule(err) != "daily-budget" {
+	if _, err := ask(money.New(1)); rule(err) != "daily-budget" {
 		t.Errorf("got %v", err)
 	}
 	w.store.SetCounter(counter, p.Terms.Amount)
-	w.set(pay.Policy{DailyBudget: pay.CapOf(power(129))})
+	w.set(policy.Policy{DailyBudget: policy.CapOf(power(129))})
 	if _, err := ask(power(128)); err != nil {
 		t.Error(err)
 	}
-	if _, err := ask(x402.NewAmount(1)); rule(err) != "daily-budget" {
+	if _, err := ask(money.New(1)); rule(err) != "daily-budget" {
 		t.Errorf("got %v", err)
 	}
 	// A price far beyond an int64, times the guard.
 	huge := int(^uint(0) >> 1)
-	w.set(pay.Policy{PriceGuard: &huge})
-	w.settle(buy{door: pay.DoorProxy, url: numbered(1), amount: 1 << 62})
+	w.set(policy.Policy{PriceGuard: &huge})
+	w.settle(buy{door: policy.DoorProxy, url: numbered(1), amount: 1 << 62})
 	if _, err := ask(power(124)); err != nil {
 		t.Error(err)
 	}
@@ -355,11 +357,11 @@ func TestBudgetsDoNotOverflow(t *testing.T) {
 func TestLimitsAreOnWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{MaxPayment: usdc(100), DailyBudget: usdc(150)})
+	w.set(policy.Policy{MaxPayment: usdc(100), DailyBudget: usdc(150)})
 	open := func(challenge, idem string) (*pay.Attempt, error) {
 		t.Helper()
 		c := must(x402.DecodeHeader(challenge))
-		r := w.request(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
+		r := w.request(buy{door: policy.DoorProxy, url: numbered(1), amount: 1})
 		r.Challenge, r.IdempotencyKey = c, idem
 		a, err := w.payer.Open(context.Background(), r)
 		if err == nil {
@@ -384,14 +386,14 @@ func TestLimitsAreOnWhatIsSigned(t *testing.T) {
 	}
 	// A repeat sends what was signed, and is counted no more: neither the dearer challenge ...
 	a, err := open(v2(5000), "order")
-	if err != nil || a.Payment().Terms.Amount != x402.NewAmount(60) {
+	if err != nil || a.Payment().Terms.Amount != money.New(60) {
 		t.Fatalf("repeat: %v", err)
 	}
 	if got := w.counter(pay.DailyCounter(w.key.ID, "USDC", w.chain.clock())); got != "60" {
 		t.Errorf("%s are spent", got)
 	}
 	// ... nor a policy that was made stricter meanwhile keeps it from its answer.
-	w.set(pay.Policy{MaxPayment: usdc(1), Doors: []pay.Door{pay.DoorAPI}})
+	w.set(policy.Policy{MaxPayment: usdc(1), Doors: []policy.Door{policy.DoorAPI}})
 	if _, err = open(v2(60), "order"); err != nil {
 		t.Errorf("repeat under a new policy: %v", err)
 	}
@@ -406,7 +408,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	stale := w.key
-	w.set(pay.Policy{DailyBudget: usdc(40)})
+	w.set(policy.Policy{DailyBudget: usdc(40)})
 	w.key = stale
 	w.spends(buy{amount: 30}, "")
 	w.spends(buy{amount: 11}, "daily-budget")
@@ -425,7 +427,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 		all.Go(func() {
 			for j := range each {
 				after := tight.Load()
-				r := w.request(buy{door: pay.DoorProxy, url: fmt.Sprintf("https://api.example.com/%d/%d", i, j), amount: 5})
+				r := w.request(buy{door: policy.DoorProxy, url: fmt.Sprintf("https://api.example.com/%d/%d", i, j), amount: 5})
 				a, err := w.payer.Open(context.Background(), r)
 				if err == nil {
 					a.Finish(true)
@@ -440,7 +442,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 		for n.Load() < callers*each/4 {
 			time.Sleep(100 * time.Microsecond)
 		}
-		if _, err := w.books.SetPolicy(context.Background(), stale.ID, &pay.Policy{MaxPayment: usdc(4)}); err != nil {
+		if _, err := w.books.SetPolicy(context.Background(), stale.ID, &policy.Policy{MaxPayment: usdc(4)}); err != nil {
 			t.Error(err)
 		}
 		tight.Store(true)
@@ -463,7 +465,7 @@ func (restless) Begin(context.Context, *pay.Begin) (pay.Begun, error) {
 func TestPolicyThatNeverRests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Store = restless{o.Store.(*memStore)} })
-	if _, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), amount: 1}); !errors.Is(err, pay.ErrUnavailable) {
+	if _, err := w.open(buy{door: policy.DoorProxy, url: numbered(1), amount: 1}); !errors.Is(err, pay.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -37,7 +38,7 @@ type pool struct {
 	mined    map[string]bool // whether it has not failed
 	waiting  map[uint64]*types.Transaction
 	canceled map[x402.Nonce]string
-	allowed  x402.Amount // to Permit2
+	allowed  money.Amount // to Permit2
 	sent     []*types.Transaction
 	seen     func(*types.Transaction)
 }
@@ -49,7 +50,7 @@ func (c *pool) AccountState(context.Context, x402.Network, x402.Address) (treasu
 		return treasury.AccountState{}, errors.New("rpc down")
 	}
 	n := uint64(len(c.mined)) + c.others
-	return treasury.AccountState{Coins: x402.NewAmount(c.coins), Mined: n, Sent: n + uint64(len(c.waiting))}, nil
+	return treasury.AccountState{Coins: money.New(c.coins), Mined: n, Sent: n + uint64(len(c.waiting))}, nil
 }
 
 func (c *pool) Fees(context.Context, x402.Network) (treasury.Fees, error) {
@@ -58,7 +59,7 @@ func (c *pool) Fees(context.Context, x402.Network) (treasury.Fees, error) {
 	if c.down {
 		return treasury.Fees{}, errors.New("rpc down")
 	}
-	return treasury.Fees{Base: x402.NewAmount(c.base), Tip: x402.NewAmount(2 + c.tip)}, nil
+	return treasury.Fees{Base: money.New(c.base), Tip: money.New(2 + c.tip)}, nil
 }
 
 func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t treasury.Transaction) (uint64, error) {
@@ -77,8 +78,8 @@ func (c *pool) EstimateGas(_ context.Context, _ x402.Network, t treasury.Transac
 	return 60_000, nil
 }
 
-func (c *pool) DataFee(context.Context, x402.Network, treasury.Transaction) (x402.Amount, error) {
-	return x402.NewAmount(1_000), nil
+func (c *pool) DataFee(context.Context, x402.Network, treasury.Transaction) (money.Amount, error) {
+	return money.New(1_000), nil
 }
 
 func (c *pool) Send(_ context.Context, _ x402.Network, s treasury.SignedTransaction) error {
@@ -126,7 +127,7 @@ func (c *pool) mine() {
 			continue
 		}
 		if len(t.Data()) == approvalSize {
-			c.allowed, _ = x402.AmountFromBig(new(big.Int).SetBytes(t.Data()[36:]))
+			c.allowed, _ = money.FromBig(new(big.Int).SetBytes(t.Data()[36:]))
 		} else {
 			c.canceled[x402.Nonce(t.Data()[36:68])] = t.Hash().Hex()
 		}
@@ -137,11 +138,11 @@ func (c *pool) mine() {
 // approvalSize is the number of bytes of a call of approve.
 const approvalSize = 4 + 2*32
 
-func (c *pool) Allowance(_ context.Context, _ x402.Network, _ x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
+func (c *pool) Allowance(_ context.Context, _ x402.Network, _ x402.Asset, owner, spender x402.Address) (money.Amount, error) {
 	c.at.Lock()
 	defer c.at.Unlock()
 	if spender != x402.Permit2 || owner.IsZero() {
-		return x402.Amount{}, errors.New("of another spender")
+		return money.Amount{}, errors.New("of another spender")
 	}
 	return c.allowed, nil
 }
@@ -153,7 +154,7 @@ func (c *pool) Mined(_ context.Context, _ x402.Network, hash string) (*treasury.
 	if !mined {
 		return nil, nil
 	}
-	return &treasury.MinedTransaction{OK: ok, Cost: x402.NewAmount(60_000)}, nil
+	return &treasury.MinedTransaction{OK: ok, Cost: money.New(60_000)}, nil
 }
 
 func (c *pool) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
@@ -571,15 +572,15 @@ func TestTransactionEncoding(t *testing.T) {
 	from := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
 	for _, terms := range []pay.TransactionTerms{
 		{},
-		{Nonce: 1, Gas: 21_000, MaxFee: x402.NewAmount(1e18), Tip: x402.NewAmount(1)},
-		{Nonce: 1 << 40, Gas: 1 << 33, MaxFee: x402.NewAmount(200), Tip: x402.NewAmount(127)},
+		{Nonce: 1, Gas: 21_000, MaxFee: money.New(1e18), Tip: money.New(1)},
+		{Nonce: 1 << 40, Gas: 1 << 33, MaxFee: money.New(200), Tip: money.New(127)},
 	} {
 		tx := treasury.Transaction{ChainID: 8453, From: from, To: owner, Data: []byte{1, 2}, TransactionTerms: terms}
 		to := common.Address(tx.To)
 		want := types.NewTx(&types.DynamicFeeTx{
-			ChainID: new(x402.NewAmount(8453)).Big(), Nonce: terms.Nonce, GasTipCap: terms.Tip.Big(), GasFeeCap: terms.MaxFee.Big(), Gas: terms.Gas, To: &to, Data: tx.Data,
+			ChainID: new(money.New(8453)).Big(), Nonce: terms.Nonce, GasTipCap: terms.Tip.Big(), GasFeeCap: terms.MaxFee.Big(), Gas: terms.Gas, To: &to, Data: tx.Data,
 		})
-		signer := types.LatestSignerForChainID(new(x402.NewAmount(8453)).Big())
+		signer := types.LatestSignerForChainID(new(money.New(8453)).Big())
 		if digest := tx.Digest(); signer.Hash(want) != common.Hash(digest) {
 			t.Errorf("%+v: digest %x", terms, digest)
 		}

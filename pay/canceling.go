@@ -3,7 +3,7 @@ package pay
 import (
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Canceling says that an operator cancels a payment's authorization on the chain. It is journaled
@@ -21,8 +21,8 @@ type Canceling struct {
 // Approving holds the last order by which an operator lets Permit2 move tokens of a wallet. It is journaled
 // before the transaction is signed.
 type Approving struct {
-	At     time.Time   `json:"At"`
-	Amount x402.Amount `json:"Amount"` // that Permit2 may move in all
+	At     time.Time    `json:"At"`
+	Amount money.Amount `json:"Amount"` // that Permit2 may move in all
 	// Terms belong to the transaction of the order.
 	Terms TransactionTerms `json:"Terms"`
 }
@@ -34,8 +34,8 @@ type TransactionTerms struct {
 	Gas   uint64 `json:"Gas,omitempty"`   // at most; 0: there is no transaction
 	// MaxFee bounds what is paid for a unit of gas, and Tip what its block's producer gets of that; both
 	// in wei.
-	MaxFee x402.Amount `json:"MaxFee,omitzero"`
-	Tip    x402.Amount `json:"Tip,omitzero"`
+	MaxFee money.Amount `json:"MaxFee,omitzero"`
+	Tip    money.Amount `json:"Tip,omitzero"`
 }
 
 // UncancelableError: the authorization of a payment cannot be canceled, or need not be.

@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -61,7 +63,7 @@ func (e *HeaderError) Unwrap() error { return e.Cause }
 // choose takes the first requirement that can be paid (docs/design/payments.md). Those of Permit2 come last. When there is none,
 // the error is that of the entry that came furthest. A policy refusal comes with its choice,
 // because the monthly quota is answered before it (§5).
-func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, error) {
+func (p *Payer) choose(ctx context.Context, r Request, pol policy.Policy) (choice, error) {
 	var (
 		best     choice
 		bestErr  error = &HeaderError{Cause: errors.New("accepts is empty")}
@@ -74,7 +76,7 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 	if err != nil {
 		return choice{}, err
 	}
-	at := pol.site(r.URL)
+	at := pol.Site(r.URL)
 	for _, i := range byRail(r.Challenge.Accepts) {
 		c, rank, err := p.consider(ctx, r, pol, at, read, i)
 		if err == nil {
@@ -99,10 +101,10 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 const maxOffer = 8 << 10
 
 // maxAmount bounds an amount: no pinned token has more, and sums of it stay below 2^256.
-var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
+var maxAmount, _ = money.FromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 
 // MaxAmount returns the most that an amount can be.
-func MaxAmount() x402.Amount { return maxAmount }
+func MaxAmount() money.Amount { return maxAmount }
 
 func validity(asked time.Duration) time.Duration {
 	if asked <= 0 {

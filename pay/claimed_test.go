@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -63,7 +64,7 @@ func TestClaimKeepsTheHold(t *testing.T) {
 		}},
 		"the seller's receipt, transport": {func(w *world) *pay.Payment {
 			r := w.proxied("https://one.example/", "9", "")
-			r.Door = pay.DoorTransport
+			r.Door = policy.DoorTransport
 			a := w.mustOpen(r)
 			a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: invented(1)})
 			a.Finish(true)
@@ -318,7 +319,7 @@ func TestClaimsAreBounded(t *testing.T) {
 				o.Chain = nil
 			}
 		})
-		w.key = must(w.store.SetPolicy(context.Background(), w.key.ID, &pay.Policy{MaxPayment: pay.NoCap()}))
+		w.key = must(w.store.SetPolicy(context.Background(), w.key.ID, &policy.Policy{MaxPayment: policy.NoCap()}))
 		made := 0
 		for round := range 10 {
 			for n := range 15 {
@@ -353,24 +354,24 @@ func TestNewPaymentsAreBounded(t *testing.T) {
 	hundred, none := 100, 0
 	for name, c := range map[string]struct {
 		own, most *int
-		door      pay.Door
+		door      policy.Door
 		operator  bool
 		want      uint64
 	}{
-		"REST":                                {door: pay.DoorAPI, want: 3000},
-		"REST, the operator's key":            {door: pay.DoorAPI, operator: true, want: 3000},
-		"proxy":                               {door: pay.DoorProxy, want: 3000},
-		"REST, with a lower default":          {door: pay.DoorAPI, most: &hundred, want: 3000}, // it is no limit there
-		"REST, switched off":                  {door: pay.DoorAPI, most: &none},
-		"proxy, switched off":                 {door: pay.DoorProxy, most: &none},
-		"REST, with a limit of the key's own": {door: pay.DoorAPI, own: &hundred},
+		"REST":                                {door: policy.DoorAPI, want: 3000},
+		"REST, the operator's key":            {door: policy.DoorAPI, operator: true, want: 3000},
+		"proxy":                               {door: policy.DoorProxy, want: 3000},
+		"REST, with a lower default":          {door: policy.DoorAPI, most: &hundred, want: 3000}, // it is no limit there
+		"REST, switched off":                  {door: policy.DoorAPI, most: &none},
+		"proxy, switched off":                 {door: policy.DoorProxy, most: &none},
+		"REST, with a limit of the key's own": {door: policy.DoorAPI, own: &hundred},
 	} {
 		k := w.key
 		k.Operator = c.operator
 		if c.own != nil {
-			k.Policy = &pay.Policy{PerMinute: c.own}
+			k.Policy = &policy.Policy{PerMinute: c.own}
 		}
-		w.opts.DefaultPolicy = pay.Policy{PerMinute: c.most}
+		w.opts.DefaultPolicy = policy.Policy{PerMinute: c.most}
 		w.restart()
 		if got := pay.PaceOf(w.payer, k, c.door); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

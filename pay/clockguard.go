@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"github.com/purserpay/purser/policy"
 	"sync"
 	"time"
 )
@@ -88,7 +89,7 @@ func (p *Payment) kept() time.Time { return p.ended().Add(RetainPayload) }
 // abandoned reports whether an open payment is kept only for evidence that is late. A withdrawal waits for
 // its operator.
 func (p *Payment) abandoned() bool {
-	return p.State == Open && (p.Refused || p.Unresolved && p.Door != DoorOperator)
+	return p.State == Open && (p.Refused || p.Unresolved && p.Door != policy.DoorOperator)
 }
 
 // retires reports whether a check may drop a payment's payload and idempotency key: an earlier check

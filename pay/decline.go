@@ -3,10 +3,9 @@ package pay
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Words and figures for people whose payment a rule declines.
@@ -15,12 +14,12 @@ import (
 type Decline struct {
 	Reason, Detail    string // a word, and words with figures
 	KeyID, Task, Host string
-	Price             *x402.Amount // nil: not known
-	Payment           string       // the earlier payment that it would repeat; "": none
+	Price             *money.Amount // nil: not known
+	Payment           string        // the earlier payment that it would repeat; "": none
 }
 
 // PriceOf returns the price that an error names; nil: none.
-func PriceOf(err error) *x402.Amount {
+func PriceOf(err error) *money.Amount {
 	if rule, is := errors.AsType[*PolicyError](err); is && rule.Figures != nil {
 		return &rule.Figures.Price
 	}
@@ -33,9 +32,9 @@ func PriceOf(err error) *x402.Amount {
 // Figures hold what a rule has counted when it declines a payment. Amounts are in the smallest unit
 // of USDC.
 type Figures struct {
-	Price x402.Amount
+	Price money.Amount
 	// Limit is the bound, Left the part of it that is not spent or reserved; nil: the rule has none.
-	Limit, Left *x402.Amount
+	Limit, Left *money.Amount
 	// Resets is the time from which on the same payment may pass. The zero time: no time helps.
 	Resets time.Time
 }
@@ -53,12 +52,12 @@ func (f *Figures) Texts() (out FigureTexts) {
 	if f == nil {
 		return out
 	}
-	out.Price = Money(f.Price)
+	out.Price = money.Text(f.Price)
 	if f.Limit != nil {
-		out.Limit = Money(*f.Limit)
+		out.Limit = money.Text(*f.Limit)
 	}
 	if f.Left != nil {
-		out.Left = Money(*f.Left)
+		out.Left = money.Text(*f.Left)
 	}
 	if !f.Resets.IsZero() {
 		out.Resets = f.Resets.UTC().Format(time.RFC3339)
@@ -66,44 +65,11 @@ func (f *Figures) Texts() (out FigureTexts) {
 	return out
 }
 
-// Every pinned asset (x402/network.go) has this symbol and number of decimals.
-const (
-	moneySymbol   = "USDC"
-	moneyDecimals = 6
-)
-
-// Money writes an amount for people, with two decimals or more: "0.50 USDC".
-func Money(a x402.Amount) string { return figure(a) + " " + moneySymbol }
-
-// ParseMoney reads an amount as people write it: "0.5" or "0.5 USDC".
-func ParseMoney(text string) (x402.Amount, error) {
-	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), " "+moneySymbol))
-	a, err := x402.ParseUnits(number, moneyDecimals)
-	if err != nil {
-		return a, fmt.Errorf("%q is not an amount of USDC such as 0.50: %w", text, err)
-	}
-	return a, nil
-}
-
 // Moment writes a time for people, in UTC: "23 November 2026, 18:20 UTC".
 func Moment(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04 UTC") }
 
-func figure(a x402.Amount) string {
-	whole, fraction, _ := strings.Cut(a.Format(moneyDecimals), ".")
-	return whole + "." + fraction + "00"[:max(0, 2-len(fraction))]
-}
-
-// tooDear refuses a price that is above the limit for one payment.
-func tooDear(rule string, price x402.Amount, most *Cap, of string) error {
-	return &PolicyError{
-		Rule:    rule,
-		Detail:  fmt.Sprintf("%s is above the limit of %s for one payment%s", Money(price), Money(*most.Max()), of),
-		Figures: &Figures{Price: price, Limit: most.Max()},
-	}
-}
-
 // overBudget refuses a payment that would pass the budget of a day or month, of which have is used.
-func overBudget(rule string, row *Payment, most, have x402.Amount, monthly bool, of string) error {
+func overBudget(rule string, row *Payment, most, have money.Amount, monthly bool, of string) error {
 	left, resets := leftOf(most, have), windowEnd(row.Created, monthly)
 	window, until := "daily", resets.Format("15:04 UTC")
 	if monthly {
@@ -113,17 +79,17 @@ func overBudget(rule string, row *Payment, most, have x402.Amount, monthly bool,
 	return &PolicyError{
 		Rule: rule,
 		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",
-			Money(price), window, Money(most), of, figure(left), until),
+			money.Text(price), window, money.Text(most), of, money.Figure(left), until),
 		Figures: &Figures{Price: price, Limit: &most, Left: &left, Resets: resets},
 		over:    &budgetUse{rule: rule, of: of, most: most, before: have, with: have, monthly: monthly},
 	}
 }
 
 // leftOf returns the rest of a budget. One that was made smaller than what was spent has none.
-func leftOf(most, have x402.Amount) x402.Amount {
+func leftOf(most, have money.Amount) money.Amount {
 	left, under := most.Sub(have)
 	if under {
-		return x402.Amount{}
+		return money.Amount{}
 	}
 	return left
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Declined counts the requests of a key that purser declined on a UTC day, for one reason at one host.
@@ -18,7 +18,7 @@ type Declined struct {
 	// First and Last are the times of the first and the last of them.
 	First, Last time.Time
 	// Price, Task and Detail are those of the last one. A Price of nil is not known.
-	Price  *x402.Amount
+	Price  *money.Amount
 	Task   string
 	Detail string
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -18,7 +19,7 @@ func TestRESTMakesNoHostKnown(t *testing.T) {
 	on := true
 	w := newTelling(t, nil)
 	payee := must(x402.ParseAddress(testSeller))
-	w.set(pay.Policy{RequireApprovalNewHosts: &on, AllowPayees: []x402.Address{payee}})
+	w.set(policy.Policy{RequireApprovalNewHosts: &on, AllowPayees: []x402.Address{payee}})
 	approved := func(r pay.Request) {
 		t.Helper()
 		_, err := w.payer.Pay(context.Background(), r)
@@ -35,7 +36,7 @@ func TestRESTMakesNoHostKnown(t *testing.T) {
 	}
 	approved(w.proxied(site, "5", ""))
 	r := w.proxied(site+"more", "5", "")
-	r.Door = pay.DoorTransport
+	r.Door = policy.DoorTransport
 	w.settles(r) // purser has been there
 	w.tells(pay.NoticeNewHost, 2)
 	w.checkBooks()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -119,7 +120,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 		if x402.ValidTransaction(ans.Transaction) {
 			o.Transaction = strings.ToLower(ans.Transaction)
 		} else {
-			o.Note = "facilitator named no valid transaction: " + Truncate(ans.Transaction, 80)
+			o.Note = "facilitator named no valid transaction: " + words.Truncate(ans.Transaction, 80)
 		}
 		return claim{alone: o}
 	case !ans.Success && UsedReason(ans.Reason):
@@ -133,7 +134,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 	}
 	note := "settlement unclear: " + ans.Reason
 	if named {
-		note += ", transaction " + Truncate(ans.Transaction, 80)
+		note += ", transaction " + words.Truncate(ans.Transaction, 80)
 	}
 	return claim{alone: Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}}
 }
@@ -169,7 +170,7 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 	case !r.Success && row.State == Open && UsedReason(r.ErrorReason):
 		return usedClaim(r.ErrorReason, nil)
 	case !r.Success:
-		return noted("receipt says failure: " + Words(r.ErrorReason))
+		return noted("receipt says failure: " + words.Of(r.ErrorReason))
 	case row.upto() && why == "":
 		return noted(uptoNote(r))
 	case why != "":
@@ -199,15 +200,15 @@ func uptoNote(r x402.Receipt) string {
 func misfit(row *Payment, r x402.Receipt) string {
 	switch {
 	case !x402.SameNetwork(r.Network, row.Terms.Network):
-		return "network " + Truncate(r.Network, 40)
+		return "network " + words.Truncate(r.Network, 40)
 	case r.Payer != "" && !strings.EqualFold(r.Payer, row.Authorization.From.String()):
-		return "payer " + Truncate(r.Payer, 60)
+		return "payer " + words.Truncate(r.Payer, 60)
 	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0 && (!row.upto() || r.Amount.Cmp(row.Terms.Amount) > 0):
 		return "amount " + r.Amount.String()
 	case row.upto() && r.Amount != nil && r.Amount.IsZero() && r.Transaction == "":
 		return "" // nothing was charged
 	case !x402.ValidTransaction(r.Transaction):
-		return "transaction " + Truncate(r.Transaction, 80)
+		return "transaction " + words.Truncate(r.Transaction, 80)
 	}
 	return ""
 }
@@ -215,9 +216,9 @@ func misfit(row *Payment, r x402.Receipt) string {
 // refusalClaim reads the reason of a seller's 402 to the payload. repeated reports whether the
 // payload may have left on an earlier attempt.
 func refusalClaim(row *Payment, reason string, repeated bool) claim {
-	c := noted(noteRefused + Words(reason))
+	c := noted(noteRefused + words.Of(reason))
 	if row.Delivered() { // it may well be right about a payload that it has had before
-		c = noted("seller answered a repeat with 402: " + Words(reason))
+		c = noted("seller answered a repeat with 402: " + words.Of(reason))
 	}
 	switch {
 	case row.State != Open:
@@ -234,7 +235,7 @@ func usedClaim(reason string, detail json.RawMessage) claim {
 	return claim{kind: claimUsed, alone: Outcome{Note: note, Detail: detail}, seen: note}
 }
 
-func usedNote(reason string) string { return noteUsed + Words(reason) }
+func usedNote(reason string) string { return noteUsed + words.Of(reason) }
 
 func noted(note string) claim { return claim{alone: Outcome{Note: note}} }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +22,7 @@ func TestEvidence(t *testing.T) {
 	valid := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	payment := func(state State) *Payment {
 		return &Payment{
-			State: state, Terms: Terms{Network: "base", Amount: x402.NewAmount(5)},
+			State: state, Terms: Terms{Network: "base", Amount: money.New(5)},
 			Authorization: x402.Authorization{From: x402.Address{0xf0}, ValidBefore: uint64(valid.Unix())},
 		}
 	}
@@ -104,7 +105,7 @@ func TestEvidence(t *testing.T) {
 		{"a failed receipt", receiptClaim(open, x402.Receipt{ErrorReason: "no"}).outcome(moved), Outcome{Note: "receipt says failure: no"}},
 		{"a receipt of another network", receiptClaim(open, x402.Receipt{Success: true, Network: "polygon", Transaction: tx}).outcome(moved), Outcome{Note: "receipt does not fit: network polygon"}},
 		{"a receipt of another payer", receiptClaim(open, x402.Receipt{Success: true, Network: "base", Payer: "0x1", Transaction: tx}).outcome(moved), Outcome{Note: "receipt does not fit: payer 0x1"}},
-		{"a receipt of another amount", receiptClaim(open, x402.Receipt{Success: true, Network: "base", Amount: new(x402.NewAmount(4)), Transaction: tx}).outcome(moved), Outcome{Note: "receipt does not fit: amount 4"}},
+		{"a receipt of another amount", receiptClaim(open, x402.Receipt{Success: true, Network: "base", Amount: new(money.New(4)), Transaction: tx}).outcome(moved), Outcome{Note: "receipt does not fit: amount 4"}},
 		{"a receipt without a transaction", receiptClaim(open, x402.Receipt{Success: true, Network: "base"}).outcome(moved), Outcome{Note: "receipt does not fit: transaction "}},
 	} {
 		if !reflect.DeepEqual(row.got, row.want) {

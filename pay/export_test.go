@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"github.com/purserpay/purser/policy"
 )
 
 // HeldCount counts the payments that a payer has a grip on.
@@ -11,7 +12,7 @@ var HeldCount = (*Payer).heldCount
 var RetainOnce = (*Payer).retainOnce
 
 // PaceOf returns the bound on the payments that a key begins in a minute beside its policy's; 0: none.
-func PaceOf(p *Payer, k Key, door Door) uint64 {
+func PaceOf(p *Payer, k Key, door policy.Door) uint64 {
 	j, err := p.judgement(context.Background(), k, p.PolicyOf(k, door), nil, p.now())
 	if err != nil {
 		panic(err)

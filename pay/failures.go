@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/perclient"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // Default bounds of [FailureBounds].
@@ -98,7 +99,7 @@ func (f FailureBounds) windows() []failedWindow {
 
 // overload returns the bound for keys without a PerMinute: 0 is none. On REST, the defaults limit no plain
 // key. They only say whether more than the usual bound is meant to pass.
-func (pol Policy) overload() int {
+func overload(pol policy.Policy) int {
 	switch n := pol.PerMinute; {
 	case n == nil:
 		return defaultPerMinute
@@ -137,7 +138,7 @@ func (b *Begin) pace(v BeginView, j *judged) error {
 		}
 		return err
 	}
-	j.starts = append(j.starts, CounterChange{Counter: w.counter(b.KeyID), Amount: x402.NewAmount(1), Add: true})
+	j.starts = append(j.starts, CounterChange{Counter: w.counter(b.KeyID), Amount: money.New(1), Add: true})
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (b *Begin) within(v BeginView, w failedWindow, starts *[]CounterChange) err
 	n := have.Big().Uint64()
 	switch {
 	case n>>halfCounter != now:
-		*starts = append(*starts, CounterChange{Counter: c, Amount: x402.NewAmount(now << halfCounter), Set: true})
+		*starts = append(*starts, CounterChange{Counter: c, Amount: money.New(now << halfCounter), Set: true})
 	case n&(1<<halfCounter-1) >= uint64(w.most):
 		over := time.Unix(int64((now+1)*uint64(w.length/time.Second)), 0)
 		return &FailuresError{Most: w.most, Window: w.name, RetryAfter: over.Sub(b.Now)}
@@ -165,13 +166,13 @@ func (b *Begin) within(v BeginView, w failedWindow, starts *[]CounterChange) err
 // fail counts a payment once among those of its key that failed, also if it settles later. That of
 // an operator is none of its key's.
 func (p *Payment) fail() []CounterChange {
-	if p.Failed || p.Door == DoorOperator {
+	if p.Failed || p.Door == policy.DoorOperator {
 		return nil
 	}
 	p.Failed = true
 	var changes []CounterChange
 	for _, w := range (FailureBounds{}).windows() {
-		changes = append(changes, CounterChange{Counter: w.counter(p.KeyID), Amount: x402.NewAmount(1), Add: true})
+		changes = append(changes, CounterChange{Counter: w.counter(p.KeyID), Amount: money.New(1), Add: true})
 	}
 	return changes
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/treasury"
-	"github.com/purserpay/purser/x402"
 )
 
 // The tip is the RPC's word, and the wallet pays it. What no person has seen the price of has a bound.
@@ -17,18 +17,18 @@ func TestTransactionsAreBoundedByDefault(t *testing.T) {
 	p := w.mustBuy("https://api.example.com/a", "300", "", false)
 	w.letGo()
 	c.set(func() { c.coins, c.tip = 10e18, 1000*gwei }) // 0.075 ETH for a cancellation
-	for name, order := range map[string]func(fee, cost *x402.Amount) error{
-		"cancel": func(fee, cost *x402.Amount) error {
+	for name, order := range map[string]func(fee, cost *money.Amount) error{
+		"cancel": func(fee, cost *money.Amount) error {
 			_, err := treasury.Of(w.payer).Cancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: fee, MaxCost: cost})
 			return err
 		},
-		"approve": func(fee, cost *x402.Amount) error {
-			_, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: x402.NewAmount(5), MaxFee: fee, MaxCost: cost})
+		"approve": func(fee, cost *money.Amount) error {
+			_, err := treasury.Of(w.payer).Allow(context.Background(), treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: money.New(5), MaxFee: fee, MaxCost: cost})
 			return err
 		},
 	} {
 		before := len(c.sent)
-		for _, bound := range []struct{ fee, cost *x402.Amount }{{nil, nil}, {nil, some(1e15)}, {some(999 * gwei), nil}, {some(2000 * gwei), some(1e15)}} {
+		for _, bound := range []struct{ fee, cost *money.Amount }{{nil, nil}, {nil, some(1e15)}, {some(999 * gwei), nil}, {some(2000 * gwei), some(1e15)}} {
 			if err := order(bound.fee, bound.cost); inputField(err) != "max_fee" {
 				t.Errorf("%s within %v, %v: %v", name, bound.fee, bound.cost, err)
 			}
@@ -70,7 +70,7 @@ func TestTransactionsKeepAgreedPrices(t *testing.T) {
 	}
 	// The price rises by one wei above the old terms, and the operator agrees to that. A transaction takes the
 	// place of another one at an eighth more only, which is above what was agreed to.
-	higher := agreed.AddSaturated(x402.NewAmount(1))
+	higher := agreed.AddSaturated(money.New(1))
 	c.set(func() { c.base = higher.Big().Uint64() - c.tip - 2 })
 	order.MaxFee = &higher
 	if err := cancel(); inputField(err) != "max_fee" || len(c.sent) != 2 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // A repeat is recognized, and a counter is found again, by what an earlier purser stored. So none
@@ -44,7 +45,7 @@ func TestStoredIdentities(t *testing.T) {
 		},
 		"proxy": {
 			func(r *pay.Request) {
-				r.Door, r.HTTP = pay.DoorProxy, &pay.HTTPRequest{Method: "POST", URL: url, Body: pay.HashOf("a body")}
+				r.Door, r.HTTP = policy.DoorProxy, &pay.HTTPRequest{Method: "POST", URL: url, Body: pay.HashOf("a body")}
 			},
 			"fdc167fe103336edfe178dd185b7398b4903dfdd6fd38b3ab3f98b76075cdff6",
 			"ba16cb025253678605924c64584109ec568ae4ccce4ddf8b3400506fec184e68",
@@ -52,7 +53,7 @@ func TestStoredIdentities(t *testing.T) {
 		},
 		"transport, with a task": {
 			func(r *pay.Request) {
-				r.Door, r.Task, r.HTTP = pay.DoorTransport, "crawl", &pay.HTTPRequest{Method: "GET", URL: url}
+				r.Door, r.Task, r.HTTP = policy.DoorTransport, "crawl", &pay.HTTPRequest{Method: "GET", URL: url}
 			},
 			"dd54ddc58b46e20d5e73f4ba3253922ce46b22464e3ac44785ad79b6adc1d511",
 			"c3ebd6af1b1ac52ad9551c770d04e98c9997b297ae0f98fc9740aba9bae999b3",
@@ -63,7 +64,7 @@ func TestStoredIdentities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			guard, perMinute := 3, 60
-			w := newWorld(t, func(o *pay.Options) { o.DefaultPolicy = pay.Policy{PriceGuard: &guard, PerMinute: &perMinute} })
+			w := newWorld(t, func(o *pay.Options) { o.DefaultPolicy = policy.Policy{PriceGuard: &guard, PerMinute: &perMinute} })
 			r := w.rest(pay.SettleSeller, url, "1500", "")
 			c.change(&r)
 			a := must(w.payer.Open(t.Context(), r))
@@ -94,7 +95,7 @@ func TestStoredIdentities(t *testing.T) {
 func TestStoredWords(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprintln(
-		pay.Open, pay.Settled, pay.Void, pay.SettlePayer, pay.SettleSeller, pay.DoorAPI, pay.DoorProxy, pay.DoorTransport, pay.StageVerify, pay.StageSettle,
+		pay.Open, pay.Settled, pay.Void, pay.SettlePayer, pay.SettleSeller, policy.DoorAPI, policy.DoorProxy, policy.DoorTransport, pay.StageVerify, pay.StageSettle,
 		(&pay.Payment{Refused: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true}).Labels(),
 		pay.PlanFree, pay.PlanDeveloper, pay.PlanAgency, pay.ActorOperator, pay.ActorAccount, pay.ActorConfiguration,
 		pay.AtSettled, pay.AtVoid, pay.AtRefused, pay.AtRefusedExpired, pay.AtUnresolved, pay.CountsMoved, pay.AtEvidence,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Contradictions lists the facts of a row that cannot be true together, each as the end of a
@@ -46,16 +46,16 @@ type CounterCheck struct {
 	// and prices anything.
 	Removed time.Time
 
-	sums   map[Counter]x402.Amount
-	prices map[Counter][]x402.Amount // each amount that was paid, once; the counter has one of them
+	sums   map[Counter]money.Amount
+	prices map[Counter][]money.Amount // each amount that was paid, once; the counter has one of them
 }
 
 // Add adds the reservations that a payment holds. It fails if a sum overflows.
 func (c *CounterCheck) Add(p *Payment) error {
 	if c.sums == nil {
-		c.sums, c.prices = map[Counter]x402.Amount{}, map[Counter][]x402.Amount{}
+		c.sums, c.prices = map[Counter]money.Amount{}, map[Counter][]money.Amount{}
 	}
-	add := func(name Counter, amount x402.Amount) error {
+	add := func(name Counter, amount money.Amount) error {
 		sum, overflow := c.sums[name].Add(amount)
 		if overflow {
 			return fmt.Errorf("payment %s: counter %s overflows", p.ID, name)
@@ -82,7 +82,7 @@ func (c *CounterCheck) Add(p *Payment) error {
 }
 
 // Compare fails unless the payments make up a stored counter. Those of failures are left out.
-func (c *CounterCheck) Compare(name Counter, have x402.Amount) error {
+func (c *CounterCheck) Compare(name Counter, have money.Amount) error {
 	if name.CountsFailures() {
 		return nil
 	}

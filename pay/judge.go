@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -70,15 +72,15 @@ const (
 type candidate struct {
 	choice
 	r     Request
-	pol   Policy
-	at    site
+	pol   policy.Policy
+	at    policy.Site
 	read  *reading
 	index int
 	rank  int // see ofRequirement; a check may say another one
 }
 
 // consider checks one requirement. The rank says how far it came if it is turned down.
-func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, read *reading, index int) (choice, int, error) {
+func (p *Payer) consider(ctx context.Context, r Request, pol policy.Policy, at policy.Site, read *reading, index int) (choice, int, error) {
 	c := candidate{choice: choice{requirement: r.Challenge.Accepts[index], keyID: r.Key.ID}, r: r, pol: pol, at: at, read: read, index: index}
 	for _, check := range ofRequirement {
 		c.rank = check.rank
@@ -183,14 +185,14 @@ func (p *Payer) lasts(_ context.Context, c *candidate) error {
 func (p *Payer) asked(_ context.Context, c *candidate) error {
 	price, most := c.requirement.Amount, c.r.MaxAmount
 	if most != nil && price.Cmp(*most) > 0 {
-		return tooDear("max-amount", price, CapOf(*most), ", which the request itself sets")
+		return refusal(policy.TooDear("max-amount", price, policy.CapOf(*most), ", which the request itself sets"), price)
 	}
 	return p.quoted.bounds(c.r, price, p.now())
 }
 
 // ruled refuses by the rules that need no counting.
 func (p *Payer) ruled(_ context.Context, c *candidate) error {
-	return c.pol.allows(c.r.Door, c.at, c.r.Task, c.requirement.PayTo, c.requirement.Amount)
+	return refusal(c.pol.Allows(c.r.Door, c.at, c.r.Task, c.requirement.PayTo, c.requirement.Amount), c.requirement.Amount)
 }
 
 // asOffered refuses a requirement that contradicts the seller's signed offers: *PolicyError.
@@ -296,7 +298,7 @@ func (b *Begin) permit(BeginView, *judged) error {
 	if b.Policy == nil {
 		return nil
 	}
-	return b.Policy.refuses(b.New)
+	return refuses(*b.Policy, b.New)
 }
 
 // guarded refuses a price that has jumped.
@@ -304,7 +306,7 @@ func (b *Begin) guarded(v BeginView, _ *judged) error {
 	if b.Policy == nil {
 		return nil
 	}
-	return b.Policy.guard(v, b.New)
+	return guard(*b.Policy, v, b.New)
 }
 
 // room refuses a payment to a host that has left too many of the key's payments unanswered.
@@ -338,7 +340,7 @@ func (b *Begin) spend(v BeginView, j *judged) (err error) {
 			}
 		}
 	}
-	if err := b.Policy.budgets(v, b.New, used); err != nil {
+	if err := budgets(*b.Policy, v, b.New, used); err != nil {
 		return err
 	}
 	j.spends, err = spending(v, b.New)
@@ -379,9 +381,9 @@ func check(v counters, l Limit) error {
 }
 
 // less subtracts, stopping at zero.
-func less(a, b x402.Amount) x402.Amount {
+func less(a, b money.Amount) money.Amount {
 	if diff, under := a.Sub(b); !under {
 		return diff
 	}
-	return x402.Amount{}
+	return money.Amount{}
 }

@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"github.com/purserpay/purser/policy"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ type Key struct {
 	// it at every door, and no plan bounds its payments. A key never loses the mark.
 	Operator bool `json:"Operator,omitempty"`
 	// Policy limits what this key may spend; nil means the defaults of the door.
-	Policy *Policy `json:"Policy,omitempty"`
+	Policy *policy.Policy `json:"Policy,omitempty"`
 	// PolicyRevision counts changes of policy, owner, pause and operator mark. By it, a payment
 	// that is about to be journaled knows whether it was judged by those in force.
 	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
@@ -39,7 +40,7 @@ func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
 // nothing: the operator answers for it, or an organization, or an operator has opened the proxy to it.
 // No one answers for a key that a stranger made.
 func (k Key) Relays() bool {
-	return k.Operator || k.Claimed() || k.Policy != nil && slices.Contains(k.Policy.Doors, DoorProxy)
+	return k.Operator || k.Claimed() || k.Policy != nil && slices.Contains(k.Policy.Doors, policy.DoorProxy)
 }
 
 // Kept reports whether the store keeps a copy of the key's secret, encrypted.
@@ -88,14 +89,6 @@ type Organization struct {
 	ID      string    `json:"ID"` // 1 to 200 visible characters
 	Plan    PlanName  `json:"Plan"`
 	Created time.Time `json:"Created"`
-}
-
-// Truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.
-func Truncate(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // KeyPrefix starts every generated key.

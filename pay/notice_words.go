@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 )
 
 // The words of notices. Each says what happened, with amounts, key and host, and what to do next. The
 // sender adds the address of the page.
 
 // Name names a key for people: its label, or the beginning of its id.
-func (k Key) Name() string { return cmp.Or(k.Label, Truncate(k.ID, 8)) }
+func (k Key) Name() string { return cmp.Or(k.Label, words.Truncate(k.ID, 8)) }
 
 // about begins a notice of a payment.
 func about(p *Payment, kind NoticeKind, at time.Time) Notice {
@@ -31,7 +32,7 @@ func hostOf(p *Payment) string { return cmp.Or(p.Host, "an unnamed host") }
 // make it safe. A word that begins with a hyphen would be taken for a flag. One with characters that
 // cannot be seen would be another word once a sender has taken them out, or steer the terminal.
 func shellWord(word string) string {
-	if word == "" || word[0] == '-' || Words(word) != word {
+	if word == "" || word[0] == '-' || words.Of(word) != word {
 		return ""
 	}
 	plain := func(r rune) bool {
@@ -62,7 +63,7 @@ var budgetKinds = []struct {
 }{{100, NoticeBudget100}, {80, NoticeBudget80}, {50, NoticeBudget50}}
 
 // part reports whether have is at least so many percent of most.
-func part(have, most x402.Amount, percent uint64) bool {
+func part(have, most money.Amount, percent uint64) bool {
 	return new(big.Int).Mul(have.Big(), big.NewInt(100)).Cmp(new(big.Int).Mul(most.Big(), new(big.Int).SetUint64(percent))) >= 0
 }
 
@@ -94,13 +95,13 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 	}
 	n.Title = fmt.Sprintf("Key %s: %d %% of the %s budget%s is used", name, percent, window, u.of)
 	n.Text = fmt.Sprintf("Key %s has used %d %% of its %s budget%s: %s of %s. The count starts again from zero at %s.",
-		name, percent, window, u.of, figure(u.with), Money(u.most), begins)
+		name, percent, window, u.of, money.Figure(u.with), money.Text(u.most), begins)
 	if kind == NoticeBudget100 {
 		n.Text += " Until then purser declines the payments that this budget has no room for."
 	}
 	n.Text += fmt.Sprintf(" You can raise the budget on the page of the key, or with purser limits %s.", keyWord(name, row.KeyID))
 	n.Figures = map[string]string{
-		"rule": u.rule, "percent": fmt.Sprint(percent), "used": Money(u.with), "limit": Money(u.most), "resets": resets.Format(time.RFC3339),
+		"rule": u.rule, "percent": fmt.Sprint(percent), "used": money.Text(u.with), "limit": money.Text(u.most), "resets": resets.Format(time.RFC3339),
 	}
 	return n
 }
@@ -111,8 +112,8 @@ func newHostNotice(name string, row *Payment) Notice {
 	n.Once = "host/" + said(row) + row.KeyID + "/" + row.Host
 	n.Title = fmt.Sprintf("Key %s pays a new host: %s", name, row.Host)
 	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know this seller, pause the key with purser keys pause %s, or forbid the host with purser limits %s --add-deny-host %s.",
-		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID), keyWord(name, row.KeyID), hostWord(row.Host))
-	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
+		name, row.Host, money.Text(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID), keyWord(name, row.KeyID), hostWord(row.Host))
+	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount)}
 	return n
 }
 
@@ -122,8 +123,8 @@ func newPayeeNotice(name string, row *Payment) Notice {
 	n.Once = payeeMark(row)
 	n.Title = fmt.Sprintf("Key %s pays %s at a new address", name, row.Host)
 	n.Text = fmt.Sprintf("%s asks key %s to pay %s to the address %s, which the key has never paid. If the seller has not announced a new address, pause the key with purser keys pause %s and ask the seller.",
-		row.Host, name, Money(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID))
-	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
+		row.Host, name, money.Text(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID))
+	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount)}
 	return n
 }
 
@@ -137,7 +138,7 @@ func payeesMark(row *Payment) string { return "payees/" + said(row) + row.KeyID 
 // said sets apart the names of what a caller on REST has said of a host: its word makes no host known to
 // the doors at which purser sends the requests.
 func said(row *Payment) string {
-	if row.Door.dials() {
+	if row.Door.Dials() {
 		return ""
 	}
 	return "said/"
@@ -147,13 +148,13 @@ func said(row *Payment) string {
 const priceJump = 2
 
 // priceNotice tells that an endpoint asks more than priceJump times what it was last paid.
-func priceNotice(name string, row *Payment, last x402.Amount) Notice {
+func priceNotice(name string, row *Payment, last money.Amount) Notice {
 	n := about(row, NoticePriceJump, row.Created)
 	n.Once = string(row.Price) + "/" + row.Created.UTC().Format(time.DateOnly)
 	n.Title = fmt.Sprintf("%s asks more than before", hostOf(row))
 	n.Text = fmt.Sprintf("Key %s pays %s to %s for a request that cost %s the last time. To have purser decline such jumps, use purser limits %s --price-guard %d.",
-		name, Money(row.Terms.Amount), hostOf(row), Money(last), keyWord(name, row.KeyID), priceJump)
-	n.Figures = map[string]string{"price": Money(row.Terms.Amount), "last": Money(last)}
+		name, money.Text(row.Terms.Amount), hostOf(row), money.Text(last), keyWord(name, row.KeyID), priceJump)
+	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount), "last": money.Text(last)}
 	return n
 }
 
@@ -162,8 +163,8 @@ func disputedNotice(name string, p *Payment, at time.Time) Notice {
 	n := about(p, NoticeDisputed, at)
 	n.Title = fmt.Sprintf("A payment to %s is disputed", hostOf(p))
 	n.Text = fmt.Sprintf("A receipt said that key %s had paid %s to %s, and the chain shows that this money did not move. purser no longer counts the amount as spent. Ask the seller why it sent the receipt. The payment is %s.",
-		name, Money(p.Moved()), hostOf(p), p.ID)
-	n.Figures = map[string]string{"amount": Money(p.Moved())}
+		name, money.Text(p.Moved()), hostOf(p), p.ID)
+	n.Figures = map[string]string{"amount": money.Text(p.Moved())}
 	return n
 }
 
@@ -172,8 +173,8 @@ func unresolvedNotice(name string, p *Payment, at time.Time) Notice {
 	n := about(p, NoticeUnresolved, at)
 	n.Title = fmt.Sprintf("A payment to %s is unresolved", hostOf(p))
 	n.Text = fmt.Sprintf("Key %s sent a payment of %s to %s. Its time has run out, and purser cannot tell whether the money moved. Look on the chain whether it has left the wallet, then record it with purser payments resolve %s.",
-		name, Money(p.Terms.Amount), hostOf(p), p.ID)
-	n.Figures = map[string]string{"amount": Money(p.Terms.Amount)}
+		name, money.Text(p.Terms.Amount), hostOf(p), p.ID)
+	n.Figures = map[string]string{"amount": money.Text(p.Terms.Amount)}
 	return n
 }
 
@@ -185,7 +186,7 @@ func unansweredNotice(name string, p *Payment, at time.Time) Notice {
 	n.Once = "unanswered/" + p.KeyID + "/" + p.Host + "/" + at.UTC().Format(time.DateOnly)
 	n.Title = fmt.Sprintf("%s has left %d payments in a row unanswered", hostOf(p), unansweredRun)
 	n.Text = fmt.Sprintf("Key %s has sent %d payments in a row to %s and got no full answer to any of them. The last one is %s. The seller may have taken the money all the same. If this goes on, forbid the host with purser limits %s --add-deny-host %s.",
-		name, unansweredRun, hostOf(p), Money(p.Terms.Amount), keyWord(name, p.KeyID), hostWord(p.Host))
+		name, unansweredRun, hostOf(p), money.Text(p.Terms.Amount), keyWord(name, p.KeyID), hostWord(p.Host))
 	n.Figures = map[string]string{"run": fmt.Sprint(unansweredRun)}
 	return n
 }
@@ -197,13 +198,13 @@ func unansweredMark(p *Payment) string { return "run/" + p.KeyID + "/" + p.Host 
 func lowMark(w Wallet, symbol string) string { return "low/" + w.ID + "/" + symbol }
 
 // lowBalanceNotice tells that a wallet has less than its mark.
-func lowBalanceNotice(name string, w Wallet, symbol string, have, mark x402.Amount, at time.Time) Notice {
+func lowBalanceNotice(name string, w Wallet, symbol string, have, mark money.Amount, at time.Time) Notice {
 	return Notice{
 		At: at, Kind: NoticeLowBalance, Once: lowMark(w, symbol), KeyID: w.KeyID, WalletID: w.ID,
-		Title: fmt.Sprintf("The wallet of key %s on %s is low: %s", name, w.Network, Money(have)),
+		Title: fmt.Sprintf("The wallet of key %s on %s is low: %s", name, w.Network, money.Text(have)),
 		Text: fmt.Sprintf("Key %s pays from the wallet %s on %s. It holds %s, which is less than %s. To refill it, send %s on %s to this address. purser tells this once, until the wallet has enough again.",
-			name, w.Address, w.Network, Money(have), Money(mark), moneySymbol, w.Network),
-		Figures: map[string]string{"balance": Money(have), "mark": Money(mark), "network": w.Network, "address": w.Address.String()},
+			name, w.Address, w.Network, money.Text(have), money.Text(mark), money.Symbol, w.Network),
+		Figures: map[string]string{"balance": money.Text(have), "mark": money.Text(mark), "network": w.Network, "address": w.Address.String()},
 	}
 }
 
@@ -220,8 +221,8 @@ func PauseNotice(was, now *Pause, by Actor, at time.Time) []Notice {
 			n.Figures["by"] = who
 		}
 		if now.Reason != "" {
-			n.Text += " The reason: " + QuoteWords(Words(now.Reason)) + "."
-			n.Figures["reason"] = Words(now.Reason)
+			n.Text += " The reason: " + words.Quote(words.Of(now.Reason)) + "."
+			n.Figures["reason"] = words.Of(now.Reason)
 		}
 		n.Text += " Payments that were sent before go on to their end. To let purser pay again, use purser resume."
 		return []Notice{n}
@@ -259,12 +260,12 @@ func DeclinedNotice(name string, d Decline, at time.Time) Notice {
 		Text:  fmt.Sprintf("purser declined a payment of key %s to %s", name, host), Figures: map[string]string{"rule": rule},
 	}
 	if d.Price != nil {
-		n.Text += " for " + Money(*d.Price)
-		n.Figures["price"] = Money(*d.Price)
+		n.Text += " for " + money.Text(*d.Price)
+		n.Figures["price"] = money.Text(*d.Price)
 	}
 	n.Text += " by the rule " + rule
 	if d.Detail != "" {
-		n.Text += ": " + Words(d.Detail)
+		n.Text += ": " + words.Of(d.Detail)
 	}
 	n.Text += ". purser tells this at most once an hour for each key and rule. The page Declined of the dashboard counts all."
 	return n
@@ -276,18 +277,18 @@ func ApprovalNotice(name string, a Approval) Notice {
 	n := Notice{
 		At: a.Created, Kind: NoticeApproval, Once: "approval/" + a.ID, KeyID: a.KeyID, OrganizationID: a.OrganizationID, ApprovalID: a.ID,
 		Host: a.Host, Payee: a.Terms.PayTo.String(),
-		Title: fmt.Sprintf("Key %s asks to pay %s to %s", name, Money(a.Terms.Amount), host),
+		Title: fmt.Sprintf("Key %s asks to pay %s to %s", name, money.Text(a.Terms.Amount), host),
 	}
-	n.Text = fmt.Sprintf("Key %s asks to pay %s to %s on %s", name, Money(a.Terms.Amount), host, a.Terms.Network)
+	n.Text = fmt.Sprintf("Key %s asks to pay %s to %s on %s", name, money.Text(a.Terms.Amount), host, a.Terms.Network)
 	if a.Task != "" {
 		n.Text += " for task " + a.Task
 	}
 	n.Text += ", and purser waits for your word"
 	if a.Detail != "" {
-		n.Text += ": " + Words(a.Detail)
+		n.Text += ": " + words.Of(a.Detail)
 	}
 	n.Text += fmt.Sprintf(". Approve or deny it before %s, on the page of approvals or with purser approvals. The approval is %s. Without an answer nothing is paid.",
 		a.Expires.UTC().Format("2 January, 15:04 UTC"), a.ID)
-	n.Figures = map[string]string{"price": Money(a.Terms.Amount), "network": a.Terms.Network, "expires": a.Expires.UTC().Format(time.RFC3339), "rule": a.Rule}
+	n.Figures = map[string]string{"price": money.Text(a.Terms.Amount), "network": a.Terms.Network, "expires": a.Expires.UTC().Format(time.RFC3339), "rule": a.Rule}
 	return n
 }

@@ -10,13 +10,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // Request is one call to pay a challenge.
 type Request struct {
 	Key        Key
-	Door       Door
+	Door       policy.Door
 	Task       string
 	Settlement Settlement
 	Challenge  x402.Challenge
@@ -37,7 +39,7 @@ type Request struct {
 	// replaced by a new one.
 	Again string
 	// MaxAmount bounds what a new payment may cost, in the smallest unit; nil: the key's policy does.
-	MaxAmount *x402.Amount
+	MaxAmount *money.Amount
 	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
 	OnlyRepeat bool
 
@@ -72,7 +74,7 @@ type HTTPRequest struct {
 
 // check refuses a malformed request: *InputError.
 func (r Request) check() error {
-	if r.Task != "" && !ValidTask(r.Task) {
+	if r.Task != "" && !policy.ValidTask(r.Task) {
 		return &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
 	if !utf8.ValidString(r.IdempotencyKey) {
@@ -156,7 +158,7 @@ func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	}
 	p.opts.Observer.Refused(r.Door, rule)
 	p.tellRefusal(r, err)
-	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "host", siteOf(r.URL).String(), "task", r.Task, "rule", rule, "detail", detail)
+	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "host", policy.SiteOf(r.URL).String(), "task", r.Task, "rule", rule, "detail", detail)
 }
 
 // attempt tries while the payment that the call repeats is busy, or its key's policy changes.
@@ -175,7 +177,7 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 			}
 			return nil, err
 		case unanswered(err) && !looked:
-			if looked = true; p.proveHost(ctx, r.Key.ID, siteOf(r.URL).String()) {
+			if looked = true; p.proveHost(ctx, r.Key.ID, policy.SiteOf(r.URL).String()) {
 				continue
 			}
 			return nil, err

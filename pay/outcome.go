@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -25,7 +28,7 @@ type Outcome struct {
 	// ClaimedTransaction: a receipt claims it. If another payment has it: ErrTransactionKnown.
 	ClaimedTransaction bool
 	// Moved holds what has moved, by the chain's word; zero: the amount of the terms.
-	Moved x402.Amount
+	Moved money.Amount
 	// Evident: the chain shows the transfer, or that none can come any more. Or there is no RPC that could
 	// tell. What is held of the wallet is given back.
 	Evident bool
@@ -122,7 +125,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.SignedReceipt = o.SignedReceipt
 	}
 	p.note(o.At, o.Note)
-	p.SellerSaid = cmp.Or(SellerWords(o.SellerSaid), p.SellerSaid)
+	p.SellerSaid = cmp.Or(words.OfSeller(o.SellerSaid), p.SellerSaid)
 	if o.Receipted {
 		p.Receipted = true
 		p.Unanswered, p.Answered = false, true
@@ -306,7 +309,7 @@ func (p *Payment) event(o Outcome) SpendEvent {
 
 // waitsForReceipt reports whether only a receipt counts as an answer: the client still has to buy.
 func (p *Payment) waitsForReceipt() bool {
-	return p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
+	return p.Door == policy.DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
 }
 
 // answer notes how the caller fared when the lease ended.

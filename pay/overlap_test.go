@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // A call that begins more than a second after an identical one, which still waits, gets the payment of that one, also
@@ -142,7 +142,7 @@ func TestRepeatBesideACallThatFails(t *testing.T) {
 			w := newWorld(t, nil)
 			r := w.proxied("https://a.example/x", "100", "")
 			fails := r
-			least := x402.NewAmount(1)
+			least := money.New(1)
 			fails.MaxAmount = &least
 			first := must(w.payer.Open(context.Background(), r))
 			w.sellerMoves(first.Payload())

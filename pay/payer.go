@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/perclient"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// Schemes of x402 that may be paid. Default: exact.
 	Schemes []string
 	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf].
-	DefaultPolicy Policy
+	DefaultPolicy policy.Policy
 	// Plans say what organizations may have. What is missing is that of the shipped plans.
 	Plans Plans
 	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
@@ -270,7 +271,7 @@ type noObserver struct{}
 func (noObserver) Changed(*Payment, State, Verdict)   {}
 func (noObserver) Contradicted(*Payment)              {}
 func (noObserver) Began(*Payment)                     {}
-func (noObserver) Refused(Door, string)               {}
+func (noObserver) Refused(policy.Door, string)        {}
 func (noObserver) Ignored(TimeSource, string, string) {}
 func (noObserver) Took(string, time.Duration)         {}
 func (noObserver) Waiting(int)                        {}

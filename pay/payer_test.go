@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -64,9 +66,9 @@ func TestPayerModeSettlesAndBooks(t *testing.T) {
 
 func TestRefusalGivesThePlaceBackAtOnceAndMoneyLater(t *testing.T) {
 	t.Parallel()
-	limit := x402.NewAmount(1000)
+	limit := money.New(1000)
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-	w.key.Policy = &pay.Policy{DailyBudget: pay.CapOf(limit)}
+	w.key.Policy = &policy.Policy{DailyBudget: policy.CapOf(limit)}
 	w.fac.mode("refuse", "")
 	p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
 	if p.State != pay.Open || !p.Refused || w.placeCount() != "0" {
@@ -88,8 +90,8 @@ func TestRefusalGivesThePlaceBackAtOnceAndMoneyLater(t *testing.T) {
 func TestQuotaAtTheLimitAndBeforePolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	one := x402.NewAmount(10)
-	w.key.Policy = &pay.Policy{MaxPayment: pay.CapOf(one)}
+	one := money.New(10)
+	w.key.Policy = &policy.Policy{MaxPayment: policy.CapOf(one)}
 	w.store.count(pay.PlaceCounter(w.key.Owner(), w.chain.clock()), 2999)
 	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/1", "11", "")); !isRule(err, "per-payment") {
 		t.Fatalf("got %v", err)
@@ -282,7 +284,7 @@ func TestFundsAreNamed(t *testing.T) {
 		return f
 	}
 	w := newWorld(t, nil)
-	_, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), amount: 1_000_000_001}) // the chain says 1_000_000_000
+	_, err := w.open(buy{door: policy.DoorProxy, url: numbered(1), amount: 1_000_000_001}) // the chain says 1_000_000_000
 	if f := failed(err); !f.Funds {
 		t.Errorf("balance: %+v", f)
 	}

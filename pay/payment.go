@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -32,28 +35,12 @@ const (
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload
 )
 
-// Door names the surface that a payment came through.
-type Door string
-
-// The doors.
-const (
-	DoorAPI       Door = "api"
-	DoorProxy     Door = "proxy"
-	DoorTransport Door = "transport"
-	// DoorOperator is that of withdrawals: see [Payer.Withdraw].
-	DoorOperator Door = "operator"
-)
-
-// dials reports whether purser itself sends the requests of a door. On REST, the URL of a payment is the
-// caller's word.
-func (d Door) dials() bool { return d == DoorProxy || d == DoorTransport }
-
 // PaidLooked is the number of payments to a host among which one is looked for that is [Payment.Dialed].
 const PaidLooked = 16
 
 // Dialed reports whether the payment shows that its key has paid its host: purser itself has sent the
 // request there, and the chain has not disproved the payment.
-func (p *Payment) Dialed() bool { return p.Door.dials() && p.State == Settled && !p.Disputed }
+func (p *Payment) Dialed() bool { return p.Door.Dials() && p.State == Settled && !p.Disputed }
 
 // Hash identifies a request for repeats. It is a SHA-256.
 type Hash [sha256.Size]byte
@@ -87,7 +74,7 @@ type Terms struct {
 	Scheme     string       `json:"Scheme"`
 	Asset      x402.Address `json:"Asset"`
 	PayTo      x402.Address `json:"PayTo"`
-	Amount     x402.Amount  `json:"Amount"`
+	Amount     money.Amount `json:"Amount"`
 }
 
 func (t Terms) String() string {
@@ -112,17 +99,17 @@ func (l Lease) Live(now time.Time) bool { return l.Owner != "" && now.Before(l.U
 
 // Payment is one journaled payment. Its row is written before anything is signed.
 type Payment struct {
-	ID             string    `json:"ID"` // UUIDv7
-	KeyID          string    `json:"KeyID"`
-	OrganizationID string    `json:"OrganizationID,omitempty"`
-	Door           Door      `json:"Door"`
-	Task           string    `json:"Task,omitempty"`
-	RequestURL     string    `json:"RequestURL,omitempty"`
-	Host           string    `json:"Host,omitempty"` // lower-case host of RequestURL, with a non-default port
-	Terms          Terms     `json:"Terms"`
-	Currency       string    `json:"Currency"` // asset symbol, "USDC"
-	WalletID       string    `json:"WalletID"` // Wallet.ID
-	Created        time.Time `json:"Created"`
+	ID             string      `json:"ID"` // UUIDv7
+	KeyID          string      `json:"KeyID"`
+	OrganizationID string      `json:"OrganizationID,omitempty"`
+	Door           policy.Door `json:"Door"`
+	Task           string      `json:"Task,omitempty"`
+	RequestURL     string      `json:"RequestURL,omitempty"`
+	Host           string      `json:"Host,omitempty"` // lower-case host of RequestURL, with a non-default port
+	Terms          Terms       `json:"Terms"`
+	Currency       string      `json:"Currency"` // asset symbol, "USDC"
+	WalletID       string      `json:"WalletID"` // Wallet.ID
+	Created        time.Time   `json:"Created"`
 
 	// Fingerprint must match in a repeat under the same idempotency key. Identity recognizes a
 	// repeat without a key (docs/design/payments.md).
@@ -162,14 +149,14 @@ type Payment struct {
 	Reason      string          `json:"Reason,omitempty"`      // why it was refused or voided, or what is unclear
 	Detail      json.RawMessage `json:"Detail,omitempty"`      // the facilitator's words for the caller
 	Notes       []Note          `json:"Notes,omitempty"`       // what was observed and changed nothing by itself
-	// SellerSaid holds the seller's last words about a payload that it refused, cleaned by [Words]. They
+	// SellerSaid holds the seller's last words about a payload that it refused, cleaned by [words.OfSeller]. They
 	// are untrusted: quote them as the seller's.
 	SellerSaid string `json:"SellerSaid,omitempty"`
 	EventID    string `json:"EventID,omitempty"` // its spend event, once settled
 	// SignedReceipt holds the seller's signed receipt: see [x402.Receipt.SignedReceipt].
 	SignedReceipt json.RawMessage `json:"SignedReceipt,omitempty"`
 	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.
-	Charged x402.Amount `json:"Charged,omitzero"`
+	Charged money.Amount `json:"Charged,omitzero"`
 
 	// Waited holds how long the call was on its way before Created, to tell a repeat from a purchase beside
 	// it. Less than 100 ms are not kept.
@@ -227,7 +214,7 @@ func (p *Payment) ValidBefore() time.Time {
 }
 
 // Moved returns what the payment has moved if it is settled, and what it can move otherwise.
-func (p *Payment) Moved() x402.Amount {
+func (p *Payment) Moved() money.Amount {
 	if p.Charged.IsZero() {
 		return p.Terms.Amount
 	}
@@ -257,7 +244,7 @@ func (p *Payment) Awaited() bool {
 // for its answer than the authorization is valid, and the client gives up only then.
 func (p *Payment) AwaitedUntil() time.Time {
 	switch {
-	case p.Door == DoorOperator:
+	case p.Door == policy.DoorOperator:
 		return p.ValidBefore().Add(withdrawalGrace)
 	case p.CalledUntil.After(p.ValidBefore()):
 		return p.CalledUntil.Add(RepeatGrace)
@@ -290,7 +277,7 @@ func (p *Payment) Delivered() bool {
 // the key has posted is its word only, until the chain agrees.
 func (p *Payment) HoldsHost() bool {
 	waits := p.State == Open && p.Unanswered || p.Receipted && p.Claimed()
-	return waits && !p.Refused && p.Door != DoorOperator
+	return waits && !p.Refused && p.Door != policy.DoorOperator
 }
 
 // Flags lists the payment's flags in the order of docs/design/payments.md.
@@ -360,7 +347,7 @@ func (p *Payment) remark(at time.Time, text string) {
 	if text == "" || len(p.Notes) >= maxNotes {
 		return
 	}
-	p.Notes = append(p.Notes, Note{At: at, Text: Truncate(text, 400)})
+	p.Notes = append(p.Notes, Note{At: at, Text: words.Truncate(text, 400)})
 }
 
 // Payment finds one of the key's payments: ErrPaymentNotFound, also for another key's.

@@ -10,31 +10,35 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // raised holds, by JSON name, changes that permit more, as pairs of a policy and its successor.
-func raised() map[string][][2]pay.Policy {
+func raised() map[string][][2]policy.Policy {
 	n := func(n int) *int { return &n }
 	on, off := true, false
 	two := []x402.Address{testPayee, otherPayee}
-	hosts := func(name string, b pay.Budget) pay.Policy { return pay.Policy{Hosts: map[string]pay.Budget{name: b}} }
-	tasks := func(name string, b pay.Budget) pay.Policy { return pay.Policy{Tasks: map[string]pay.Budget{name: b}} }
-	one, more := pay.Budget{DailyBudget: usdc(1)}, pay.Budget{DailyBudget: usdc(2)}
-	return map[string][][2]pay.Policy{
-		"max_payment":    {{{MaxPayment: usdc(1)}, {MaxPayment: usdc(2)}}, {{MaxPayment: usdc(1)}, {MaxPayment: pay.NoCap()}}, {{MaxPayment: usdc(1)}, {}}},
+	hosts := func(name string, b policy.Budget) policy.Policy {
+		return policy.Policy{Hosts: map[string]policy.Budget{name: b}}
+	}
+	tasks := func(name string, b policy.Budget) policy.Policy {
+		return policy.Policy{Tasks: map[string]policy.Budget{name: b}}
+	}
+	one, more := policy.Budget{DailyBudget: usdc(1)}, policy.Budget{DailyBudget: usdc(2)}
+	return map[string][][2]policy.Policy{
+		"max_payment":    {{{MaxPayment: usdc(1)}, {MaxPayment: usdc(2)}}, {{MaxPayment: usdc(1)}, {MaxPayment: policy.NoCap()}}, {{MaxPayment: usdc(1)}, {}}},
 		"daily_budget":   {{{DailyBudget: usdc(1)}, {DailyBudget: usdc(2)}}, {{DailyBudget: usdc(1)}, {}}},
-		"monthly_budget": {{{MonthlyBudget: usdc(1)}, {MonthlyBudget: usdc(2)}}, {{MonthlyBudget: usdc(1)}, {MonthlyBudget: pay.NoCap()}}},
+		"monthly_budget": {{{MonthlyBudget: usdc(1)}, {MonthlyBudget: usdc(2)}}, {{MonthlyBudget: usdc(1)}, {MonthlyBudget: policy.NoCap()}}},
 		"per_minute":     {{{PerMinute: n(1)}, {PerMinute: n(2)}}, {{PerMinute: n(1)}, {PerMinute: n(0)}}, {{PerMinute: n(1)}, {}}},
 		"price_guard":    {{{PriceGuard: n(2)}, {PriceGuard: n(3)}}, {{PriceGuard: n(2)}, {PriceGuard: n(0)}}},
 		"require_approval_above": {
 			{{RequireApprovalAbove: usdc(1)}, {RequireApprovalAbove: usdc(2)}},
-			{{RequireApprovalAbove: usdc(1)}, {RequireApprovalAbove: pay.NoCap()}},
+			{{RequireApprovalAbove: usdc(1)}, {RequireApprovalAbove: policy.NoCap()}},
 			{{RequireApprovalAbove: usdc(1)}, {}},
 		},
 		"require_approval_new_hosts": {{{RequireApprovalNewHosts: &on}, {RequireApprovalNewHosts: &off}}, {{RequireApprovalNewHosts: &on}, {}}},
-		"doors":                      {{{Doors: []pay.Door{pay.DoorProxy}}, {}}, {{Doors: []pay.Door{pay.DoorTransport}}, {Doors: []pay.Door{pay.DoorProxy}}}},
+		"doors":                      {{{Doors: []policy.Door{policy.DoorProxy}}, {}}, {{Doors: []policy.Door{policy.DoorTransport}}, {Doors: []policy.Door{policy.DoorProxy}}}},
 		"allow_hosts": {
 			{{AllowHosts: []string{"a.example.com"}}, {}},
 			{{AllowHosts: []string{"a.example.com"}}, {AllowHosts: []string{"*.example.com"}}},
@@ -45,8 +49,8 @@ func raised() map[string][][2]pay.Policy {
 		"allow_payees":  {{{AllowPayees: two[:1]}, {}}, {{AllowPayees: two[:1]}, {AllowPayees: two}}, {{AllowHosts: []string{"x.org"}}, {AllowHosts: []string{"x.org"}, AllowPayees: two}}, {{RequireApprovalNewHosts: &on}, {RequireApprovalNewHosts: &on, AllowPayees: two}}},
 		"deny_payees":   {{{DenyPayees: two}, {DenyPayees: two[:1]}}},
 		"offer_signers": {{{}, {OfferSigners: two[:1]}}},
-		"hosts":         {{hosts("x.org", one), {}}, {hosts("x.org", one), hosts("x.org", more)}, {hosts("*.x.org", one), {Hosts: map[string]pay.Budget{"*.x.org": one, "a.x.org": one}}}},
-		"tasks":         {{tasks("t", one), {}}, {tasks("t", one), tasks("t", more)}, {tasks("*", one), {Tasks: map[string]pay.Budget{"*": one, "t": one}}}},
+		"hosts":         {{hosts("x.org", one), {}}, {hosts("x.org", one), hosts("x.org", more)}, {hosts("*.x.org", one), {Hosts: map[string]policy.Budget{"*.x.org": one, "a.x.org": one}}}},
+		"tasks":         {{tasks("t", one), {}}, {tasks("t", one), tasks("t", more)}, {tasks("*", one), {Tasks: map[string]policy.Budget{"*": one, "t": one}}}},
 	}
 }
 
@@ -55,7 +59,7 @@ func raised() map[string][][2]pay.Policy {
 func TestPermitsMoreNamesEveryField(t *testing.T) {
 	t.Parallel()
 	all := raised()
-	for field := range reflect.TypeFor[pay.Policy]().Fields() {
+	for field := range reflect.TypeFor[policy.Policy]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if len(all[name]) == 0 {
 			t.Errorf("%s: no change is tested; see raised, and Policy.PermitsMore", name)
@@ -71,15 +75,15 @@ func TestPermitsMoreNamesEveryField(t *testing.T) {
 			}
 		}
 	}
-	lower := [][2]pay.Policy{
+	lower := [][2]policy.Policy{
 		{{}, {MaxPayment: usdc(1), DailyBudget: usdc(1), MonthlyBudget: usdc(1), DenyHosts: []string{"x.org"}, DenyPayees: []x402.Address{testPayee}}},
 		{{MaxPayment: usdc(2)}, {MaxPayment: usdc(1)}},
 		{{AllowHosts: []string{"*.example.com"}}, {AllowHosts: []string{"a.example.com", "b.c.example.com:8443"}}},
 		{{DenyHosts: []string{"a.example.com"}}, {DenyHosts: []string{"*.example.com"}}},
 		{{SignInHosts: []string{"a.example.com"}}, {}},
-		{{}, {Doors: []pay.Door{pay.DoorAPI}}},
-		{{}, {Hosts: map[string]pay.Budget{"x.org": {DailyBudget: usdc(1)}}, AllowPayees: []x402.Address{testPayee}}},
-		{{}, {Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(1)}}}},
+		{{}, {Doors: []policy.Door{policy.DoorAPI}}},
+		{{}, {Hosts: map[string]policy.Budget{"x.org": {DailyBudget: usdc(1)}}, AllowPayees: []x402.Address{testPayee}}},
+		{{}, {Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(1)}}}},
 	}
 	for i, pair := range lower {
 		if got := pair[1].PermitsMore(pair[0]); got != nil {
@@ -101,7 +105,7 @@ func TestPermitsNoMoreThanBefore(t *testing.T) {
 			case 0:
 				after.MaxPayment = usdc(rapid.Uint64Range(1, 60).Draw(rt, "max"))
 			case 1:
-				after.Doors = []pay.Door{pay.DoorProxy}
+				after.Doors = []policy.Door{policy.DoorProxy}
 			case 2:
 				after.Hosts = drawnPolicy(rt).Hosts
 			case 3:

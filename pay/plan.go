@@ -3,6 +3,7 @@ package pay
 import (
 	"cmp"
 	"fmt"
+	"github.com/purserpay/purser/internal/words"
 	"slices"
 	"strings"
 )
@@ -23,7 +24,7 @@ func ParsePlan(s string) (PlanName, error) {
 	if defaultPlan(name).Name == name {
 		return name, nil
 	}
-	return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", Truncate(s, 40))
+	return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", words.Truncate(s, 40))
 }
 
 // Plan holds the limits of an organization.
@@ -102,13 +103,13 @@ const (
 func (t Plans) Validate() error {
 	for name, p := range t {
 		if _, err := ParsePlan(string(name)); err != nil || name != PlanName(strings.ToUpper(string(name))) {
-			return fmt.Errorf("plan %q: it is FREE, DEVELOPER or AGENCY", Truncate(string(name), 40))
+			return fmt.Errorf("plan %q: it is FREE, DEVELOPER or AGENCY", words.Truncate(string(name), 40))
 		}
 		if p.Name != "" && p.Name != name {
-			return fmt.Errorf("plan %s is named %q", name, Truncate(string(p.Name), 40))
+			return fmt.Errorf("plan %s is named %q", name, words.Truncate(string(p.Name), 40))
 		}
 		if p.Price != "" && !validPrice(p.Price) {
-			return fmt.Errorf("plan %s: price %q is not an amount of US dollars such as 20 or 19.50", name, Truncate(p.Price, 40))
+			return fmt.Errorf("plan %s: price %q is not an amount of US dollars such as 20 or 19.50", name, words.Truncate(p.Price, 40))
 		}
 		for _, limit := range []struct {
 			of      string

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // The table of the shipped plans.
@@ -59,7 +60,7 @@ func TestPlansOfADeployment(t *testing.T) {
 		t.Errorf("an unclaimed key may make %d payments", got)
 	}
 	w.spends(buy{amount: 1}, "")
-	if _, err := w.open(buy{door: pay.DoorProxy, url: numbered(2), amount: 1}); err == nil {
+	if _, err := w.open(buy{door: policy.DoorProxy, url: numbered(2), amount: 1}); err == nil {
 		t.Error("the second payment of one was let through")
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -19,134 +21,134 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 	t.Parallel()
 	two := 2
 	const host = "api.example.com"
-	part := func(b pay.Budget) map[string]pay.Budget { return map[string]pay.Budget{host: b, "crawl": b} }
-	only := func(name string, b pay.Budget) map[string]pay.Budget {
-		return map[string]pay.Budget{name: part(b)[name]}
+	part := func(b policy.Budget) map[string]policy.Budget { return map[string]policy.Budget{host: b, "crawl": b} }
+	only := func(name string, b policy.Budget) map[string]policy.Budget {
+		return map[string]policy.Budget{name: part(b)[name]}
 	}
 	payees := []x402.Address{testPayee} // host rules on REST need it
 	for _, c := range []struct {
 		rule  string
-		pol   pay.Policy
+		pol   policy.Policy
 		good  []buy // paid one after the other, at whichever door
 		bad   buy
 		words string // in the refusal's detail
 	}{
 		{
 			"per-payment",
-			pay.Policy{MaxPayment: usdc(100)},
+			policy.Policy{MaxPayment: usdc(100)},
 			[]buy{{amount: 100}, {amount: 100}},
 			buy{amount: 101},
 			"0.000101 USDC is above the limit of 0.0001 USDC for one payment",
 		},
 		{
 			"daily-budget",
-			pay.Policy{DailyBudget: usdc(100)},
+			policy.Policy{DailyBudget: usdc(100)},
 			[]buy{{amount: 60}, {amount: 40}},
 			buy{amount: 1},
 			"would pass the daily budget of 0.0001 USDC; 0.00 left until 00:00 UTC",
 		},
 		{
 			"monthly-budget",
-			pay.Policy{MonthlyBudget: usdc(100)},
+			policy.Policy{MonthlyBudget: usdc(100)},
 			[]buy{{amount: 60}, {amount: 39}},
 			buy{amount: 2},
 			"would pass the monthly budget of 0.0001 USDC; 0.000001 left until 1 December, 00:00 UTC",
 		},
-		{"per-minute", pay.Policy{PerMinute: &two}, []buy{{amount: 1}, {amount: 1}}, buy{amount: 1}, "2 payments have begun in this minute"},
+		{"per-minute", policy.Policy{PerMinute: &two}, []buy{{amount: 1}, {amount: 1}}, buy{amount: 1}, "2 payments have begun in this minute"},
 		{
 			"hosts",
-			pay.Policy{AllowHosts: []string{"*.example.com", "other.org:8443"}, AllowPayees: payees},
+			policy.Policy{AllowHosts: []string{"*.example.com", "other.org:8443"}, AllowPayees: payees},
 			[]buy{{amount: 1}, {amount: 1, url: "https://other.org:8443/x"}},
 			buy{amount: 1, url: "https://evil-example.com/x"},
 			"evil-example.com",
 		},
 		{
 			"hosts",
-			pay.Policy{AllowHosts: []string{"*.example.com"}, AllowPayees: payees},
+			policy.Policy{AllowHosts: []string{"*.example.com"}, AllowPayees: payees},
 			[]buy{{amount: 1}},
 			buy{amount: 1, url: "http://[2001:db8::1]/x"},
 			"[2001:db8::1]",
 		},
 		{
 			"hosts",
-			pay.Policy{DenyHosts: []string{"*.evil.org"}, AllowPayees: payees},
+			policy.Policy{DenyHosts: []string{"*.evil.org"}, AllowPayees: payees},
 			[]buy{{amount: 1}, {amount: 1, url: "https://evil.org/x"}},
 			buy{amount: 1, url: "https://a.EVIL.org.:443/x"},
 			"a.evil.org is denied",
 		},
 		{
 			"hosts",
-			pay.Policy{AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com"}, AllowPayees: payees},
+			policy.Policy{AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com"}, AllowPayees: payees},
 			[]buy{{amount: 1}},
 			buy{amount: 1, url: "https://bad.example.com/x"},
 			"denied", // deny beats allow
 		},
 		{
 			"payees",
-			pay.Policy{AllowPayees: payees},
+			policy.Policy{AllowPayees: payees},
 			[]buy{{amount: 1}},
 			buy{amount: 1, payTo: otherSeller},
 			otherSeller,
 		},
 		{
 			"payees",
-			pay.Policy{DenyPayees: []x402.Address{otherPayee}},
+			policy.Policy{DenyPayees: []x402.Address{otherPayee}},
 			[]buy{{amount: 1}},
 			buy{amount: 1, payTo: otherSeller},
 			"denied",
 		},
 		{
 			"payees",
-			pay.Policy{AllowPayees: []x402.Address{testPayee, otherPayee}, DenyPayees: []x402.Address{otherPayee}},
+			policy.Policy{AllowPayees: []x402.Address{testPayee, otherPayee}, DenyPayees: []x402.Address{otherPayee}},
 			[]buy{{amount: 1}},
 			buy{amount: 1, payTo: otherSeller},
 			"denied",
 		},
 		{
 			"host-per-payment",
-			pay.Policy{Hosts: only(host, pay.Budget{MaxPayment: usdc(100)}), AllowPayees: payees},
+			policy.Policy{Hosts: only(host, policy.Budget{MaxPayment: usdc(100)}), AllowPayees: payees},
 			[]buy{{amount: 100}, {amount: 101, url: "https://b.example.com/"}},
 			buy{amount: 101},
 			host,
 		},
 		{
 			"host-daily-budget",
-			pay.Policy{Hosts: only(host, pay.Budget{DailyBudget: usdc(100)}), AllowPayees: payees},
+			policy.Policy{Hosts: only(host, policy.Budget{DailyBudget: usdc(100)}), AllowPayees: payees},
 			[]buy{{amount: 99}, {amount: 101, url: "https://b.example.com/"}},
 			buy{amount: 2},
 			host,
 		},
 		{
 			"host-monthly-budget",
-			pay.Policy{Hosts: only(host, pay.Budget{MonthlyBudget: usdc(100)}), AllowPayees: payees},
+			policy.Policy{Hosts: only(host, policy.Budget{MonthlyBudget: usdc(100)}), AllowPayees: payees},
 			[]buy{{amount: 99}, {amount: 101, url: "https://b.example.com/"}},
 			buy{amount: 2},
 			host,
 		},
 		{
 			"task-per-payment",
-			pay.Policy{Tasks: only("crawl", pay.Budget{MaxPayment: usdc(100)})},
+			policy.Policy{Tasks: only("crawl", policy.Budget{MaxPayment: usdc(100)})},
 			[]buy{{amount: 100, task: "crawl"}, {amount: 101}},
 			buy{amount: 101, task: "crawl"},
 			"crawl",
 		},
 		{
 			"task-daily-budget",
-			pay.Policy{Tasks: only("crawl", pay.Budget{DailyBudget: usdc(100)})},
+			policy.Policy{Tasks: only("crawl", policy.Budget{DailyBudget: usdc(100)})},
 			[]buy{{amount: 99, task: "crawl"}, {amount: 101}},
 			buy{amount: 2, task: "crawl"},
 			"crawl",
 		},
 		{
 			"task-monthly-budget",
-			pay.Policy{Tasks: only("crawl", pay.Budget{MonthlyBudget: usdc(100)})},
+			policy.Policy{Tasks: only("crawl", policy.Budget{MonthlyBudget: usdc(100)})},
 			[]buy{{amount: 99, task: "crawl"}, {amount: 101, task: "other"}},
 			buy{amount: 2, task: "crawl"},
 			"crawl",
 		},
 		{
 			"price-guard",
-			pay.Policy{PriceGuard: &two},
+			policy.Policy{PriceGuard: &two},
 			[]buy{{amount: 999}, {amount: 100}},
 			buy{amount: 201},
 			"0.000201 USDC is more than 2 times the 0.0001 USDC",
@@ -172,7 +174,7 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 					}
 					_, err := w.open(b)
 					want := c.rule
-					if !own && door == pay.DoorAPI {
+					if !own && door == policy.DoorAPI {
 						want = ""
 					}
 					if got := rule(err); got != want || want != "" && !strings.Contains(err.Error(), c.words) {
@@ -196,21 +198,21 @@ func refusedCleanly(w *world, payments int) bool {
 
 func TestDoors(t *testing.T) {
 	t.Parallel()
-	const api, proxy, transport = pay.DoorAPI, pay.DoorProxy, pay.DoorTransport
+	const api, proxy, transport = policy.DoorAPI, policy.DoorProxy, policy.DoorTransport
 	for _, c := range []struct {
-		doors []pay.Door
-		may   []pay.Door
+		doors []policy.Door
+		may   []policy.Door
 	}{
 		{nil, allDoors},
-		{[]pay.Door{api}, []pay.Door{api}},
-		{[]pay.Door{proxy}, []pay.Door{proxy, transport}},
-		{[]pay.Door{transport}, []pay.Door{transport}},
-		{[]pay.Door{api, transport}, []pay.Door{api, transport}},
-		{[]pay.Door{api, proxy}, allDoors},
+		{[]policy.Door{api}, []policy.Door{api}},
+		{[]policy.Door{proxy}, []policy.Door{proxy, transport}},
+		{[]policy.Door{transport}, []policy.Door{transport}},
+		{[]policy.Door{api, transport}, []policy.Door{api, transport}},
+		{[]policy.Door{api, proxy}, allDoors},
 	} {
 		w := newWorld(t, nil)
-		w.set(pay.Policy{Doors: c.doors})
-		may := []pay.Door{}
+		w.set(policy.Policy{Doors: c.doors})
+		may := []policy.Door{}
 		for i, door := range allDoors {
 			switch _, err := w.open(buy{door: door, url: numbered(i), amount: 1}); rule(err) {
 			case "":
@@ -230,15 +232,15 @@ func TestDoors(t *testing.T) {
 // payees; with one it holds for the claim.
 func TestHostRulesOnREST(t *testing.T) {
 	t.Parallel()
-	for name, pol := range map[string]pay.Policy{
+	for name, pol := range map[string]policy.Policy{
 		"allowed": {AllowHosts: []string{"api.example.com"}},
 		"denied":  {DenyHosts: []string{"evil.org"}},
-		"limited": {Hosts: map[string]pay.Budget{"api.example.com": {DailyBudget: usdc(10)}}},
+		"limited": {Hosts: map[string]policy.Budget{"api.example.com": {DailyBudget: usdc(10)}}},
 		"payees that are denied are no payee rule": {DenyHosts: []string{"evil.org"}, DenyPayees: []x402.Address{otherPayee}},
 	} {
 		w := newWorld(t, nil)
 		w.set(pol)
-		_, err := w.open(buy{door: pay.DoorAPI, url: numbered(1), amount: 1})
+		_, err := w.open(buy{door: policy.DoorAPI, url: numbered(1), amount: 1})
 		if rule(err) != "payees" || !strings.Contains(err.Error(), "allowed payees") || !strings.Contains(err.Error(), "requestUrl") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -249,13 +251,13 @@ func TestHostRulesOnREST(t *testing.T) {
 		}
 		pol.AllowPayees = []x402.Address{testPayee}
 		w.set(pol)
-		if _, err := w.open(buy{door: pay.DoorAPI, url: numbered(3), amount: 1}); err != nil {
+		if _, err := w.open(buy{door: policy.DoorAPI, url: numbered(3), amount: 1}); err != nil {
 			t.Errorf("%s with payees: %v", name, err)
 		}
 	}
 	w := newWorld(t, nil)
-	w.set(pay.Policy{AllowHosts: []string{"api.example.com"}, AllowPayees: []x402.Address{testPayee}})
-	if _, err := w.open(buy{door: pay.DoorAPI, amount: 1}); rule(err) != "hosts" || !strings.Contains(err.Error(), "requestUrl is missing") {
+	w.set(policy.Policy{AllowHosts: []string{"api.example.com"}, AllowPayees: []x402.Address{testPayee}})
+	if _, err := w.open(buy{door: policy.DoorAPI, amount: 1}); rule(err) != "hosts" || !strings.Contains(err.Error(), "requestUrl is missing") {
 		t.Errorf("without a URL: %v", err)
 	}
 }
@@ -263,39 +265,39 @@ func TestHostRulesOnREST(t *testing.T) {
 func TestPolicyOf(t *testing.T) {
 	t.Parallel()
 	three, five, zero := 3, 5, 0
-	def := pay.Policy{
+	def := policy.Policy{
 		MaxPayment: usdc(1), DailyBudget: usdc(2), MonthlyBudget: usdc(3), PerMinute: &three, PriceGuard: &three,
-		Doors: []pay.Door{pay.DoorProxy}, AllowHosts: []string{"def.example"}, DenyHosts: []string{"bad.example"},
+		Doors: []policy.Door{policy.DoorProxy}, AllowHosts: []string{"def.example"}, DenyHosts: []string{"bad.example"},
 		AllowPayees: []x402.Address{testPayee}, DenyPayees: []x402.Address{{1}},
-		Hosts: map[string]pay.Budget{"a.example": {MaxPayment: usdc(1), DailyBudget: usdc(1)}, "b.example": {MaxPayment: usdc(2)}},
-		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(4)}},
+		Hosts: map[string]policy.Budget{"a.example": {MaxPayment: usdc(1), DailyBudget: usdc(1)}, "b.example": {MaxPayment: usdc(2)}},
+		Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(4)}},
 	}
-	own := pay.Policy{
-		MaxPayment: usdc(10), DailyBudget: pay.NoCap(), PerMinute: &zero, PriceGuard: &five,
-		Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy}, DenyHosts: []string{"own.example"}, DenyPayees: []x402.Address{{2}},
-		Hosts: map[string]pay.Budget{"a.example": {DailyBudget: usdc(7)}}, Tasks: map[string]pay.Budget{"crawl": {DailyBudget: usdc(5)}},
+	own := policy.Policy{
+		MaxPayment: usdc(10), DailyBudget: policy.NoCap(), PerMinute: &zero, PriceGuard: &five,
+		Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy}, DenyHosts: []string{"own.example"}, DenyPayees: []x402.Address{{2}},
+		Hosts: map[string]policy.Budget{"a.example": {DailyBudget: usdc(7)}}, Tasks: map[string]policy.Budget{"crawl": {DailyBudget: usdc(5)}},
 	}
-	both := pay.Policy{
-		MaxPayment: usdc(10), DailyBudget: pay.NoCap(), MonthlyBudget: usdc(3), PerMinute: &zero, PriceGuard: &five,
+	both := policy.Policy{
+		MaxPayment: usdc(10), DailyBudget: policy.NoCap(), MonthlyBudget: usdc(3), PerMinute: &zero, PriceGuard: &five,
 		Doors: own.Doors, AllowHosts: def.AllowHosts, DenyHosts: []string{"own.example", "bad.example"},
 		AllowPayees: def.AllowPayees, DenyPayees: []x402.Address{{2}, {1}},
-		Hosts: map[string]pay.Budget{"a.example": {DailyBudget: usdc(7)}, "b.example": {MaxPayment: usdc(2)}},
-		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(4)}, "crawl": {DailyBudget: usdc(5)}},
+		Hosts: map[string]policy.Budget{"a.example": {DailyBudget: usdc(7)}, "b.example": {MaxPayment: usdc(2)}},
+		Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(4)}, "crawl": {DailyBudget: usdc(5)}},
 	}
 	w := newWorld(t, func(o *pay.Options) { o.DefaultPolicy = def })
 	before := jsonOf(def) + jsonOf(own)
 	for name, c := range map[string]struct {
-		own  *pay.Policy
-		door pay.Door
-		want pay.Policy
+		own  *policy.Policy
+		door policy.Door
+		want policy.Policy
 	}{
-		"nothing of its own, REST":      {nil, pay.DoorAPI, pay.Policy{}},
-		"nothing of its own, proxy":     {nil, pay.DoorProxy, def},
-		"nothing of its own, transport": {nil, pay.DoorTransport, def},
-		"its own, REST":                 {&own, pay.DoorAPI, own},
-		"its own, proxy":                {&own, pay.DoorProxy, both},
-		"its own, transport":            {&own, pay.DoorTransport, both},
-		"an empty one":                  {&pay.Policy{}, pay.DoorProxy, def},
+		"nothing of its own, REST":      {nil, policy.DoorAPI, policy.Policy{}},
+		"nothing of its own, proxy":     {nil, policy.DoorProxy, def},
+		"nothing of its own, transport": {nil, policy.DoorTransport, def},
+		"its own, REST":                 {&own, policy.DoorAPI, own},
+		"its own, proxy":                {&own, policy.DoorProxy, both},
+		"its own, transport":            {&own, policy.DoorTransport, both},
+		"an empty one":                  {&policy.Policy{}, policy.DoorProxy, def},
 	} {
 		if got := w.payer.PolicyOf(pay.Key{Policy: c.own}, c.door); jsonOf(got) != jsonOf(c.want) {
 			t.Errorf("%s:\n got %s\nwant %s", name, jsonOf(got), jsonOf(c.want))
@@ -303,16 +305,16 @@ func TestPolicyOf(t *testing.T) {
 	}
 	for _, door := range allDoors { // the operator's keys have the defaults at every door
 		for _, c := range []struct {
-			own  *pay.Policy
-			want pay.Policy
-		}{{nil, def}, {&own, both}, {&pay.Policy{}, def}} {
+			own  *policy.Policy
+			want policy.Policy
+		}{{nil, def}, {&own, both}, {&policy.Policy{}, def}} {
 			if got := w.payer.PolicyOf(pay.Key{Operator: true, Policy: c.own}, door); jsonOf(got) != jsonOf(c.want) {
 				t.Errorf("an operator's key, %s:\n got %s\nwant %s", door, jsonOf(got), jsonOf(c.want))
 			}
 		}
 	}
-	allow := pay.Policy{AllowHosts: []string{"mine.example"}, AllowPayees: []x402.Address{otherPayee}}
-	if got := w.payer.PolicyOf(pay.Key{Policy: &allow}, pay.DoorProxy); got.AllowHosts[0] != "mine.example" || len(got.AllowHosts) != 1 ||
+	allow := policy.Policy{AllowHosts: []string{"mine.example"}, AllowPayees: []x402.Address{otherPayee}}
+	if got := w.payer.PolicyOf(pay.Key{Policy: &allow}, policy.DoorProxy); got.AllowHosts[0] != "mine.example" || len(got.AllowHosts) != 1 ||
 		len(got.AllowPayees) != 1 || got.AllowPayees[0] != otherPayee {
 		t.Errorf("own allowances became %v, %v", got.AllowHosts, got.AllowPayees)
 	}
@@ -327,25 +329,25 @@ func jsonOf(v any) string { return string(must(json.Marshal(v))) }
 func TestChoosesWhatPolicyAllows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		pol         pay.Policy
+		pol         policy.Policy
 		first, then buy
 	}{
-		"cheaper":      {pay.Policy{MaxPayment: usdc(10)}, buy{amount: 11}, buy{amount: 10}},
-		"for the host": {pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
-		"for the task": {pay.Policy{Tasks: map[string]pay.Budget{"*": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
+		"cheaper":      {policy.Policy{MaxPayment: usdc(10)}, buy{amount: 11}, buy{amount: 10}},
+		"for the host": {policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
+		"for the task": {policy.Policy{Tasks: map[string]policy.Budget{"*": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
 		"for a task of its own": {
-			pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MaxPayment: usdc(10)}}}, buy{amount: 11, task: "crawl"}, buy{amount: 10},
+			policy.Policy{Tasks: map[string]policy.Budget{"crawl": {MaxPayment: usdc(10)}}}, buy{amount: 11, task: "crawl"}, buy{amount: 10},
 		},
-		"another payee": {pay.Policy{AllowPayees: []x402.Address{testPayee}}, buy{amount: 1, payTo: otherSeller}, buy{amount: 2}},
+		"another payee": {policy.Policy{AllowPayees: []x402.Address{testPayee}}, buy{amount: 1, payTo: otherSeller}, buy{amount: 2}},
 		"a payee that is not denied": {
-			pay.Policy{DenyPayees: []x402.Address{testPayee}}, buy{amount: 1}, buy{amount: 2, payTo: otherSeller},
+			policy.Policy{DenyPayees: []x402.Address{testPayee}}, buy{amount: 1}, buy{amount: 2, payTo: otherSeller},
 		},
 	} {
 		w := newWorld(t, nil)
 		w.set(c.pol)
-		c.first.door, c.first.url = pay.DoorProxy, numbered(1)
+		c.first.door, c.first.url = policy.DoorProxy, numbered(1)
 		p, err := w.open(c.first, c.then)
-		if err != nil || p.Terms.Amount != x402.NewAmount(c.then.amount) {
+		if err != nil || p.Terms.Amount != money.New(c.then.amount) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
@@ -355,14 +357,14 @@ func TestChoosesWhatPolicyAllows(t *testing.T) {
 // hosts refuse a URL without one.
 func TestHostsThatAreNotTheListedOne(t *testing.T) {
 	t.Parallel()
-	listed := pay.Policy{AllowHosts: []string{"api.example.com", "k.example"}}
-	for url, pol := range map[string]pay.Policy{
+	listed := policy.Policy{AllowHosts: []string{"api.example.com", "k.example"}}
+	for url, pol := range map[string]policy.Policy{
 		"https://ap\u0130.example.com/x": listed, "https://\u212a.example/x": listed,
 		"http:http://bad.example/x": {DenyHosts: []string{"bad.example"}},
 	} {
 		w := newWorld(t, nil)
 		w.set(pol)
-		if _, err := w.open(buy{door: pay.DoorProxy, url: url, amount: 1}); rule(err) != "hosts" {
+		if _, err := w.open(buy{door: policy.DoorProxy, url: url, amount: 1}); rule(err) != "hosts" {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
@@ -373,10 +375,10 @@ func TestPriceGuardSpellings(t *testing.T) {
 	t.Parallel()
 	two := 2
 	w := newWorld(t, nil)
-	w.set(pay.Policy{PriceGuard: &two})
-	w.settle(buy{door: pay.DoorProxy, url: "https://api.example.com/v1/data", amount: 100})
+	w.set(policy.Policy{PriceGuard: &two})
+	w.settle(buy{door: policy.DoorProxy, url: "https://api.example.com/v1/data", amount: 100})
 	for _, path := range []string{"/v1/%64ata", "//v1/data", "/v1/./data", "/v1/x/../data"} {
-		if _, err := w.open(buy{door: pay.DoorProxy, url: "https://api.example.com" + path, amount: 1_000}); rule(err) != "price-guard" {
+		if _, err := w.open(buy{door: policy.DoorProxy, url: "https://api.example.com" + path, amount: 1_000}); rule(err) != "price-guard" {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -387,7 +389,7 @@ const otherSeller = "0x2222222222222222222222222222222222222222"
 var (
 	testPayee  = must(x402.ParseAddress(testSeller))
 	otherPayee = must(x402.ParseAddress(otherSeller))
-	allDoors   = []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}
+	allDoors   = []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}
 )
 
 func must[T any](v T, err error) T {
@@ -399,7 +401,7 @@ func must[T any](v T, err error) T {
 
 // buy is something to pay for. What is not set is of no matter.
 type buy struct {
-	door    pay.Door
+	door    policy.Door
 	url     string
 	method  string
 	task    string
@@ -428,7 +430,7 @@ func (w *world) request(b buy, accepts ...buy) pay.Request {
 	}
 	c := must(x402.DecodeHeader(`{"x402Version":2,"accepts":[` + strings.Join(entries, ",") + `]}`))
 	r := pay.Request{Key: w.key, Door: b.door, Task: b.task, Settlement: pay.SettleSeller, Challenge: c, URL: b.url}
-	if b.door != pay.DoorAPI {
+	if b.door != policy.DoorAPI {
 		if b.method == "" {
 			b.method = "GET"
 		}
@@ -463,7 +465,7 @@ func (w *world) settle(b buy) *pay.Payment {
 }
 
 // set gives the test's key a policy.
-func (w *world) set(pol pay.Policy) {
+func (w *world) set(pol policy.Policy) {
 	w.t.Helper()
 	var err error
 	if w.key, err = w.books.SetPolicy(context.Background(), w.key.ID, &pol); err != nil {

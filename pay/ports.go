@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -103,7 +105,7 @@ type SettleAnswer struct {
 	Transaction string // as answered, not checked
 	Network     string
 	Payer       string
-	Amount      *x402.Amount
+	Amount      *money.Amount
 	Raw         json.RawMessage
 }
 
@@ -114,7 +116,7 @@ type Chain interface {
 	// DOMAIN_SEPARATOR, each checked against the pinned table. An error names what differs.
 	Identify(ctx context.Context, n x402.Network, a x402.Asset) (ChainIdentity, error)
 	// Balance is the owner's token balance at the latest block.
-	Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error)
+	Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error)
 	// Trace looks for what became of an authorization.
 	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 }
@@ -128,7 +130,7 @@ type Header interface {
 // is paid on them.
 type Allowances interface {
 	// Allowance tells how much of the owner's tokens a spender may move, at the latest block.
-	Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error)
+	Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (money.Amount, error)
 }
 
 // ChainIdentity holds an RPC's proven identity.
@@ -156,7 +158,7 @@ type Trace struct {
 	// transfer in a transaction that has the authorization, on the others that of AuthorizationUsed.
 	Used bool
 	// Moved holds the amount of that transfer.
-	Moved x402.Amount
+	Moved money.Amount
 	// Canceled: it was found that the wallet's owner gave the nonce up.
 	Canceled    bool
 	Transaction string
@@ -185,7 +187,7 @@ type Observer interface {
 	// Refused is called when a payment was refused before anything was journaled: by a rule of
 	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before, or by
 	// "questions", what its calls have had the RPC asked.
-	Refused(door Door, rule string)
+	Refused(door policy.Door, rule string)
 	// Ignored is called when the word of an RPC counts for nothing: see [IgnoredReasons].
 	Ignored(rpc TimeSource, network, reason string)
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
@@ -251,7 +253,7 @@ type UsedAuthorization struct {
 	Block       ChainBlock
 	Matched     bool
 	To          x402.Address
-	Value       x402.Amount
+	Value       money.Amount
 }
 
 // Announcing is a store of several nodes, which compares by what limits they pay. Each node decides by
@@ -269,17 +271,17 @@ func (o Options) terms() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the default policy: %w", err)
 	}
-	var policy map[string]json.RawMessage
-	if err := json.Unmarshal(text, &policy); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, fmt.Errorf("read the default policy: %w", err)
 	}
 	terms := map[string]string{
 		"plans": fmt.Sprint(o.Plans), "failures": fmt.Sprint(o.Failures), "retain": o.Retain.String(), "schemes": fmt.Sprint(o.Schemes),
 		"approval_expiry": o.ApprovalExpiry.String(),
 	}
-	for field := range reflect.TypeFor[Policy]().Fields() {
+	for field := range reflect.TypeFor[policy.Policy]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		terms[name] = string(policy[name]) // "": not set
+		terms[name] = string(fields[name]) // "": not set
 	}
 	return terms, nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -102,32 +104,32 @@ func identityOf(task string, fingerprint Hash) Hash {
 }
 
 // judgement gathers the limits that a new payment of a key must keep.
-func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error, now time.Time) (Judgement, error) {
+func (p *Payer) judgement(ctx context.Context, k Key, pol policy.Policy, declined error, now time.Time) (Judgement, error) {
 	j := Judgement{
 		Declined: declined, Policy: &pol, PolicyRevision: k.PolicyRevision, Paused: k.Paused,
 		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures,
 	}
 	if pol.PerMinute == nil {
-		j.PerMinute = p.opts.DefaultPolicy.overload()
+		j.PerMinute = overload(p.opts.DefaultPolicy)
 	}
 	return j, p.setPlace(ctx, &j, k, now)
 }
 
 // proposal makes the row of a new payment, and the reservations beside the place and what it spends.
-func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balance Limit, now time.Time) Proposal {
+func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol policy.Policy, balance Limit, now time.Time) Proposal {
 	row := p.row(r, id, c, now)
-	if pol.guards() || p.opts.Telling.On {
+	if pol.Guards() || p.opts.Telling.On {
 		row.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
 	}
 	n, sum := PendingCounters(r.Key.ID)
-	limits := append(pol.rate(row),
-		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
+	limits := append(rate(pol, row),
+		Limit{Reservation: Reservation{Counter: n, Amount: money.New(1), Release: ReleasePending}},
 		Limit{Reservation: Reservation{Counter: sum, Amount: id.Terms.Amount, Release: ReleasePending}},
 		balance,
 	)
 	limits = append(limits, p.allowanceLimit(c, id.Terms)...)
 	proposed := Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
-	if proposed.Approved = r.Approved; pol.asksSome() || r.Approved != nil {
+	if proposed.Approved = r.Approved; pol.AsksSome() || r.Approved != nil {
 		proposed.Approval = p.approvalFor(r, row)
 	}
 	return proposed
@@ -149,7 +151,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	t := of.Terms
 	row := &Payment{
 		ID: c.id, KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
-		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
+		RequestURL: r.URL, Host: policy.SiteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
 		Created: now, Fingerprint: of.Fingerprint, Identity: of.Identity, IdempotencyKey: r.IdempotencyKey,
 		Offer: c.offer, State: Open, Waited: waited(r.Arrival, now),
 		Authorization: x402.Authorization{

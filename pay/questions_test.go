@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -22,17 +23,17 @@ type quotaChain struct {
 	failing              atomic.Bool
 }
 
-func (c *quotaChain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
+func (c *quotaChain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (money.Amount, error) {
 	c.allowances.Add(1)
 	return c.truth.Allowance(ctx, n, a, owner, spender)
 }
 
-func (c *quotaChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c *quotaChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
 	c.balances.Add(1)
 	if c.failing.Load() {
-		return x402.Amount{}, errors.New("429 Too Many Requests")
+		return money.Amount{}, errors.New("429 Too Many Requests")
 	}
-	return x402.NewAmount(c.have.Load()), nil
+	return money.New(c.have.Load()), nil
 }
 
 // quotaWorld returns a world whose chain counts, and whose wallet has a balance.

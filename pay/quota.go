@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Quota bounds and counts the payments of a key in a calendar month (UTC).
 type Quota struct {
 	// Organization shares the quota among its keys; "" for an unclaimed key, which has its own.
 	Organization string
-	Used, Most   x402.Amount
+	Used, Most   money.Amount
 	// Resets holds when the next month's count begins.
 	Resets time.Time
 }
@@ -39,12 +39,12 @@ func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time
 	if k.Operator {
 		return nil
 	}
-	j.Place = Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace}}
+	j.Place = Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: money.New(1), Release: ReleasePlace}}
 	if p.opts.NoPlans {
 		return nil
 	}
 	most := uint64(p.opts.Plans.Unclaimed())
-	j.Unclaimed = x402.NewAmount(most)
+	j.Unclaimed = money.New(most)
 	if k.Claimed() {
 		org, err := p.store.Organization(ctx, k.OrganizationID)
 		if err != nil {
@@ -53,7 +53,7 @@ func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time
 		j.OrganizationID, j.Plan = k.OrganizationID, org.Plan
 		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
 	}
-	limit := x402.NewAmount(most)
+	limit := money.New(most)
 	j.Place.Max, j.Place.Refusal = &limit, ErrQuota
 	return nil
 }

@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/perclient"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 const (
@@ -21,7 +22,7 @@ type quotes struct {
 }
 
 type quoted struct {
-	price x402.Amount
+	price money.Amount
 	until time.Time
 }
 
@@ -40,7 +41,7 @@ func (r Request) asksFor() string {
 }
 
 // named remembers the price of a quote.
-func (q quotes) named(r Request, price x402.Amount, now time.Time) {
+func (q quotes) named(r Request, price money.Amount, now time.Time) {
 	if what := r.asksFor(); what != "" {
 		q.of.Set(r.Key.ID, what, quoted{price: price, until: now.Add(quoteTime)})
 	}
@@ -54,7 +55,7 @@ func (q quotes) followed(r Request) {
 }
 
 // bounds refuses a price above the one that a quote has just named, unless the caller has named a bound itself.
-func (q quotes) bounds(r Request, price x402.Amount, now time.Time) error {
+func (q quotes) bounds(r Request, price money.Amount, now time.Time) error {
 	if r.quoting || r.MaxAmount != nil {
 		return nil
 	}
@@ -62,5 +63,5 @@ func (q quotes) bounds(r Request, price x402.Amount, now time.Time) error {
 	if !now.Before(last.until) || price.Cmp(last.price) <= 0 {
 		return nil
 	}
-	return tooDear("max-amount", price, CapOf(last.price), ", which a quote has named a moment ago; ask for a quote again, or send Purser-Max-Amount")
+	return refusal(policy.TooDear("max-amount", price, policy.CapOf(last.price), ", which a quote has named a moment ago; ask for a quote again, or send Purser-Max-Amount"), price)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -13,7 +14,7 @@ import (
 // than the payment takes. Purser never allows anything by itself.
 type AllowanceError struct {
 	Wallet     Wallet
-	Have, Need x402.Amount
+	Have, Need money.Amount
 	Command    string // that allows more
 	Open       bool   // open payments take what is missing
 }
@@ -24,7 +25,7 @@ func (e *AllowanceError) Error() string {
 		less = ", less what is in open payments"
 	}
 	return fmt.Sprintf("permit2_allowance_required: wallet %s lets Permit2 move %s%s, and the payment takes %s; an operator can allow more: %s",
-		e.Wallet.Address, Money(e.Have), less, Money(e.Need), e.Command)
+		e.Wallet.Address, money.Text(e.Have), less, money.Text(e.Need), e.Command)
 }
 
 // byRail orders the requirements of a challenge: those that the token takes itself come before those of

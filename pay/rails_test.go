@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -221,7 +222,7 @@ func TestUptoIsOffUnlessAllowed(t *testing.T) {
 
 // receipt makes the word of a seller on a payment.
 func receipt(tx, amount string) x402.Receipt {
-	said := must(x402.ParseAmount(amount))
+	said := must(money.Parse(amount))
 	return x402.Receipt{Success: true, Network: "eip155:8453", Transaction: tx, Amount: &said}
 }
 
@@ -293,7 +294,7 @@ func TestUptoChargedAnewAfterAReorganization(t *testing.T) {
 		t.Fatalf("the budget has %s", spent)
 	}
 	w.chain.mu.Lock()
-	w.chain.charged[auth.Nonce] = x402.NewAmount(90)
+	w.chain.charged[auth.Nonce] = money.New(90)
 	w.chain.mu.Unlock()
 	w.recoverAll()
 	got := w.payment(a.Payment().ID)
@@ -350,7 +351,7 @@ func TestUptoByOurFacilitator(t *testing.T) {
 func TestPermit2IsCanceled(t *testing.T) {
 	t.Parallel()
 	w, c := newPool(t, nil)
-	c.allowed = x402.NewAmount(1_000_000)
+	c.allowed = money.New(1_000_000)
 	a := w.mustOpen(w.asks("https://api.example.com/r", "100", byPermit2))
 	a.Finish(false)
 	w.quiet()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -35,7 +36,7 @@ func (p *Payer) signedReceipt(ctx context.Context, row *Payment, r x402.Receipt)
 	if !r.Signed() {
 		return nil
 	}
-	var pol Policy
+	var pol policy.Policy
 	if k, err := p.store.Key(ctx, row.KeyID); err == nil { // else only the payee's counts
 		pol = p.PolicyOf(k, row.Door)
 	}
@@ -118,7 +119,7 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	}
 	defer p.background.Done()
 	row, err := p.Payment(ctx, k, id)
-	if err == nil && row.Door == DoorOperator { // no seller has it, so no client has a receipt
+	if err == nil && row.Door == policy.DoorOperator { // no seller has it, so no client has a receipt
 		err = ErrPaymentNotFound
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -175,7 +176,7 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
 	}
 	if !k.Operator {
-		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: x402.NewAmount(1), Release: ReleasePlace}}
+		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: money.New(1), Release: ReleasePlace}}
 	}
 	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(k.ID, row.Currency, at)))
 	return row

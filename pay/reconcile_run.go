@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -111,7 +113,7 @@ func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
 		return err
 	}
 	defer p.background.Done()
-	if err := p.store.AcceptRisk(ctx, Acceptance{At: p.now().UTC(), By: Truncate(by, maxBy)}); err != nil {
+	if err := p.store.AcceptRisk(ctx, Acceptance{At: p.now().UTC(), By: words.Truncate(by, maxBy)}); err != nil {
 		return err
 	}
 	p.log.Warn("reconciling: an operator accepts that payments which the backup does not know stay unknown", "by", by)
@@ -358,7 +360,7 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 			}
 			for _, u := range answer.Unexplained {
 				step.Strange = append(step.Strange, fmt.Sprintf(
-					"%s has moved %s from %s to %s, and no authorization of it was found", u.Transaction, Money(u.Value), u.From, u.To))
+					"%s has moved %s from %s to %s, and no authorization of it was found", u.Transaction, money.Text(u.Value), u.From, u.To))
 			}
 			next = answer.Through + 1
 		}

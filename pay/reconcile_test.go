@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -151,7 +153,7 @@ func (w *world) booksAreTheChain() {
 			rows[p.Authorization.Nonce] = p
 		}
 	}
-	var moved, booked x402.Amount
+	var moved, booked money.Amount
 	for _, m := range w.chain.log {
 		p := rows[m.auth.Nonce]
 		if p == nil || p.Transaction != m.tx || p.Terms.Amount != m.auth.Value || p.Terms.PayTo != m.auth.To {
@@ -177,7 +179,7 @@ func TestReconcile(t *testing.T) {
 		t.Run(fmt.Sprint("with a block: ", withBlock), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(o *pay.Options) {
-				o.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(100_000))}
+				o.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(100_000))}
 			})
 			w.chain.lag = 90 * time.Second
 			w.mustBuy("https://api.example.com/before", "1", "before", true)
@@ -284,9 +286,9 @@ func TestReconcile(t *testing.T) {
 			}
 			for _, c := range []pay.Counter{pay.PlaceCounter("key/"+w.key.ID, restoredAt), pay.DailyCounter(w.key.ID, "USDC", restoredAt)} {
 				n := must(w.store.Counter(t.Context(), c))
-				want := x402.NewAmount(8) // places
+				want := money.New(8) // places
 				if strings.HasPrefix(string(c), "day/") {
-					want = x402.NewAmount(1 + 3 + 10 + 20 + 40 + 80 + 160 + 320)
+					want = money.New(1 + 3 + 10 + 20 + 40 + 80 + 160 + 320)
 				}
 				if n != want {
 					t.Errorf("%s is %s, want %s", c, n, want)
@@ -537,7 +539,7 @@ func TestReconcileOddities(t *testing.T) {
 	backup, taken := w.store.snapshot(), w.chain.clock()
 	at := func(n byte, to x402.Address) {
 		w.chain.log = append(w.chain.log, moved{
-			auth: x402.Authorization{From: *first.Address, To: to, Value: x402.NewAmount(uint64(n)), Nonce: x402.Nonce{n}},
+			auth: x402.Authorization{From: *first.Address, To: to, Value: money.New(uint64(n)), Nonce: x402.Nonce{n}},
 			at:   w.chain.clock(), tx: fmt.Sprintf("0x%064x", n),
 		})
 	}
@@ -546,7 +548,7 @@ func TestReconcileOddities(t *testing.T) {
 	at(2, x402.Address{})  // no transfer
 	w.chain.plain = map[string]bool{fmt.Sprintf("0x%064x", 70): true}
 	w.chain.log = append(w.chain.log, moved{ // without an authorization
-		auth: x402.Authorization{From: *first.Address, To: x402.Address{8}, Value: x402.NewAmount(70_000)}, at: w.chain.clock(), tx: fmt.Sprintf("0x%064x", 70),
+		auth: x402.Authorization{From: *first.Address, To: x402.Address{8}, Value: money.New(70_000)}, at: w.chain.clock(), tx: fmt.Sprintf("0x%064x", 70),
 	})
 	w.chain.advance(2 * time.Hour)
 	at(3, x402.Address{7}) // it was deleted
@@ -562,7 +564,7 @@ func TestReconcileOddities(t *testing.T) {
 		t.Errorf("%+v", s.Restore)
 	}
 	events, err := w.store.SpendEvents(t.Context(), w.key.ID, pay.SpendQuery{Limit: 9})
-	if err != nil || len(events) != 2 || events[0].Amount != x402.NewAmount(3) || events[1].Amount != x402.NewAmount(1) {
+	if err != nil || len(events) != 2 || events[0].Amount != money.New(3) || events[1].Amount != money.New(1) {
 		t.Errorf("%+v, %v", events, err)
 	}
 }

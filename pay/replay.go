@@ -1,6 +1,9 @@
 package pay
 
-import "errors"
+import (
+	"errors"
+	"github.com/purserpay/purser/policy"
+)
 
 // ReplayView is read by the decision on an earlier payment.
 type ReplayView interface {
@@ -18,19 +21,19 @@ type Replayed struct {
 }
 
 // Replay decides on an earlier payment as Begin does on a new one, without what depends on the moment.
-func (pol Policy) Replay(v ReplayView, row *Payment) (r Replayed, err error) {
+func Replay(pol policy.Policy, v ReplayView, row *Payment) (r Replayed, err error) {
 	again := row.Clone()
 	// The books do not keep the method. Payments to one path with two methods share a price here.
 	again.Price = priceCounter(row.KeyID, row.Currency, "", row.RequestURL)
 	r.Price = again.Price
-	err = pol.refuses(again)
+	err = refuses(pol, again)
 	if err == nil {
-		err = pol.guard(v, again)
+		err = guard(pol, v, again)
 	}
 	if err == nil {
-		err = pol.budgets(v, again, nil)
+		err = budgets(pol, v, again, nil)
 	}
-	for _, l := range pol.rate(again) {
+	for _, l := range rate(pol, again) {
 		r.Rate = append(r.Rate, l.Reservation)
 		if err == nil {
 			err = check(v, l)
@@ -41,6 +44,6 @@ func (pol Policy) Replay(v ReplayView, row *Payment) (r Replayed, err error) {
 	} else if err != nil {
 		return Replayed{}, err
 	}
-	r.Ask, _, err = pol.asks(v, again)
+	r.Ask, _, err = asks(pol, v, again)
 	return r, err
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // Counter names a number in the store that limits or sums payments, such as
@@ -15,9 +15,9 @@ type Counter string
 
 // Reservation records what a payment added to one counter. Exactly that is given back, once.
 type Reservation struct {
-	Counter Counter     `json:"Counter"`
-	Amount  x402.Amount `json:"Amount"`
-	Release Release     `json:"Release"`
+	Counter Counter      `json:"Counter"`
+	Amount  money.Amount `json:"Amount"`
+	Release Release      `json:"Release"`
 	// Released is set once the amount was given back.
 	Released bool `json:"Released,omitempty"`
 }
@@ -64,10 +64,10 @@ const (
 type Limit struct {
 	Reservation
 	// Max is the inclusive bound of the counter after the reservation; nil: none.
-	Max *x402.Amount
+	Max *money.Amount
 	// Since is the value of the counter [Reservation.Moved] from before Max was read. What has moved
 	// since then is taken off Max, because Max may not know of it.
-	Since x402.Amount
+	Since money.Amount
 	// Refusal is the caller's error when the bound would be passed.
 	Refusal error
 }
@@ -75,13 +75,13 @@ type Limit struct {
 // CounterChange is one change that a store applies to a counter together with the row.
 type CounterChange struct {
 	Counter Counter
-	Amount  x402.Amount
+	Amount  money.Amount
 	Add     bool // false: subtract, stopping at zero
 	Set     bool // neither: the amount is the counter's new value
 }
 
 // Apply returns the counter's value after the change. It fails if that overflows.
-func (c CounterChange) Apply(have x402.Amount) (x402.Amount, error) {
+func (c CounterChange) Apply(have money.Amount) (money.Amount, error) {
 	switch {
 	case c.Set:
 		return c.Amount, nil
@@ -94,7 +94,7 @@ func (c CounterChange) Apply(have x402.Amount) (x402.Amount, error) {
 	}
 	less, under := have.Sub(c.Amount)
 	if under {
-		return x402.Amount{}, nil
+		return money.Amount{}, nil
 	}
 	return less, nil
 }
@@ -128,7 +128,7 @@ func (p *Payment) retake(at Release) []CounterChange {
 }
 
 // charge notes that less has moved than was reserved, and gives the rest back to the budgets.
-func (p *Payment) charge(moved x402.Amount) []CounterChange {
+func (p *Payment) charge(moved money.Amount) []CounterChange {
 	rest, under := p.Terms.Amount.Sub(moved)
 	if moved.IsZero() || under || rest.IsZero() {
 		return nil
@@ -145,7 +145,7 @@ func (p *Payment) charge(moved x402.Amount) []CounterChange {
 }
 
 // recharge changes what the budgets hold to what has moved in truth.
-func (p *Payment) recharge(moved x402.Amount) []CounterChange {
+func (p *Payment) recharge(moved money.Amount) []CounterChange {
 	var out []CounterChange
 	for i := range p.Reservations {
 		r := &p.Reservations[i]
@@ -221,7 +221,7 @@ func holdCounter(walletID string, asset string) Counter {
 }
 
 // hold reserves an amount of a wallet. With an RPC of the network it is held until the chain's word.
-func (p *Payer) hold(c choice, amount x402.Amount) Reservation {
+func (p *Payer) hold(c choice, amount money.Amount) Reservation {
 	r := Reservation{Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: amount, Release: ReleaseHold}
 	if p.watches(c.network.Name) {
 		r.Release = ReleaseWatchedHold

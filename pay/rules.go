@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // The rules of a policy. Those that need no counting choose among a challenge's requirements, and
@@ -23,89 +23,67 @@ func refusedBy(rule, format string, args ...any) error {
 }
 
 // refuses checks the row that is to be journaled by what will be signed.
-func (pol Policy) refuses(row *Payment) error {
-	return pol.allows(row.Door, pol.site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value)
+func refuses(pol policy.Policy, row *Payment) error {
+	return refusal(pol.Allows(row.Door, pol.Site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value), row.Authorization.Value)
 }
 
-// allows checks the rules that need no counting.
-func (pol Policy) allows(door Door, at site, task string, payee x402.Address, amount x402.Amount) error {
-	if !pol.opens(door) {
-		return refusedBy("doors", "this key may not pay through the door %s; an operator opens it with purser limits KEY --door", door)
-	}
-	if err := pol.allowsHost(door, at); err != nil {
-		return err
-	}
-	if err := pol.allowsPayee(payee); err != nil {
-		return err
-	}
-	if above(amount, pol.MaxPayment) {
-		return tooDear("per-payment", amount, pol.MaxPayment, "")
-	}
-	if pattern, b, ok := pol.hostBudget(at); ok && above(amount, b.MaxPayment) {
-		return tooDear("host-per-payment", amount, b.MaxPayment, " to "+pattern)
-	}
-	if name, b, ok := pol.taskBudget(task); ok && above(amount, b.MaxPayment) {
-		return tooDear("task-per-payment", amount, b.MaxPayment, " of task "+name)
-	}
-	return nil
-}
-
-func above(amount x402.Amount, most *Cap) bool {
-	return most.Max() != nil && amount.Cmp(*most.Max()) > 0 && !failpoint.Off(failpoint.Limits)
-}
-
-func (pol Policy) opens(door Door) bool {
-	return len(pol.Doors) == 0 || slices.Contains(pol.Doors, door) ||
-		door == DoorTransport && slices.Contains(pol.Doors, DoorProxy)
-}
-
-// allowsHost checks the host rules. On REST purser dials no host, so the host is only the caller's
-// claim. A rule on it is useless there without one on the payee.
-func (pol Policy) allowsHost(door Door, at site) error {
-	if !pol.namesHosts() {
+// refusal turns what a policy says of a price into an error; nil: it says nothing.
+func refusal(r *policy.Refusal, price money.Amount) error {
+	if r == nil {
 		return nil
 	}
-	if door == DoorAPI && len(pol.AllowPayees) == 0 {
-		return refusedBy("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
-			"it may pay here once it also has allowed payees, or else through the proxy")
+	e := &PolicyError{Rule: r.Rule, Detail: r.Detail}
+	if r.Limit != nil {
+		e.Figures = &Figures{Price: price, Limit: r.Limit}
 	}
-	if at.name == "" && door != DoorAPI {
-		return refusedBy("hosts", "the request's host is not known, and this key has rules for hosts")
-	}
-	matching := at.patterns()
-	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
-	switch {
-	case slices.ContainsFunc(pol.DenyHosts, listed):
-		return refusedBy("hosts", "%s is denied by the rules of this key", at)
-	case len(pol.AllowHosts) == 0 || slices.ContainsFunc(pol.AllowHosts, listed):
-		return nil
-	case at.name == "":
-		return refusedBy("hosts", "requestUrl is missing, and this key pays only certain hosts")
-	}
-	return refusedBy("hosts", "%s is not among the hosts that this key pays; an operator adds it with purser limits KEY --add-allow-host", at)
+	return e
 }
 
-func (pol Policy) allowsPayee(payee x402.Address) error {
-	switch {
-	case slices.Contains(pol.DenyPayees, payee):
-		return refusedBy("payees", "%s is denied by the rules of this key", payee)
-	case len(pol.AllowPayees) > 0 && !slices.Contains(pol.AllowPayees, payee):
-		return refusedBy("payees", "%s is not among the payees that this key pays; an operator adds it with purser limits KEY --add-allow-payee", payee)
+// MaxUnansweredPerHost bounds the payments of one key to one host that are open,
+// unanswered and still valid (docs/design/surfaces.md).
+const MaxUnansweredPerHost = 20
+
+// PolicyOf returns the policy in force for a key at a door: its own, and the configured defaults
+// for unset fields. On REST the defaults hold for the operator's keys only. The result shares lists
+// and maps, so callers must not change it.
+func (p *Payer) PolicyOf(k Key, door policy.Door) policy.Policy {
+	var own policy.Policy
+	if k.Policy != nil {
+		own = *k.Policy
 	}
-	return nil
+	if door == policy.DoorAPI && !k.Operator {
+		return own
+	}
+	return own.Or(p.opts.DefaultPolicy)
+}
+
+// Raises names the limits through which a key could pay more with another policy of its own than with
+// its present one, at any door; none: it could pay no more. A nil policy leaves the key the defaults.
+func (p *Payer) Raises(k Key, pol *policy.Policy) []string {
+	next := k
+	next.Policy = pol
+	var all []string
+	for _, door := range []policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI} {
+		for _, name := range p.PolicyOf(next, door).PermitsMore(p.PolicyOf(k, door)) {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // rate returns the limit on the payments that begin in a minute. They are counted only under one.
-func (pol Policy) rate(row *Payment) []Limit {
+func rate(pol policy.Policy, row *Payment) []Limit {
 	n := pol.PerMinute
 	if n == nil || *n <= 0 {
 		return nil
 	}
-	most := x402.NewAmount(uint64(*n))
+	most := money.New(uint64(*n))
 	next := row.Created.UTC().Truncate(time.Minute).Add(time.Minute)
 	return []Limit{{
 		Reservation: Reservation{
-			Counter: Counter("minute/" + row.KeyID + "/" + row.Created.UTC().Format("2006-01-02T15:04")), Amount: x402.NewAmount(1), Release: ReleaseNever,
+			Counter: Counter("minute/" + row.KeyID + "/" + row.Created.UTC().Format("2006-01-02T15:04")), Amount: money.New(1), Release: ReleaseNever,
 		},
 		Max: &most,
 		Refusal: &PolicyError{
@@ -115,9 +93,6 @@ func (pol Policy) rate(row *Payment) []Limit {
 		},
 	}}
 }
-
-// guards reports whether the price guard is on.
-func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuard > 0 }
 
 // pricePrefix begins the names of the counters of the price guard.
 const pricePrefix = "price/"
@@ -130,7 +105,7 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 		if strings.HasSuffix(u.Path, "/") && clean != "/" {
 			clean += "/"
 		}
-		endpoint = HashOf(method, u.Scheme, siteIn(u).String(), clean)
+		endpoint = HashOf(method, u.Scheme, policy.SiteIn(u).String(), clean)
 	}
 	return Counter(pricePrefix + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
 }
@@ -138,8 +113,8 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 // guard holds a payment that asks much more than the key's last settled one at this endpoint.
 // Payments that begin before the first is settled are not held: MaxUnansweredPerHost and the limits
 // on amounts bound them.
-func (pol Policy) guard(v counters, row *Payment) error {
-	if !pol.guards() || row.Price == "" {
+func guard(pol policy.Policy, v counters, row *Payment) error {
+	if !pol.Guards() || row.Price == "" {
 		return nil
 	}
 	last, err := v.Counter(row.Price)
@@ -150,11 +125,11 @@ func (pol Policy) guard(v counters, row *Payment) error {
 	if row.Authorization.Value.Big().Cmp(most) <= 0 {
 		return nil
 	}
-	limit, _ := x402.AmountFromBig(most) // below the price, so it fits
+	limit, _ := money.FromBig(most) // below the price, so it fits
 	return &PolicyError{
 		Rule: "price-guard",
 		Detail: fmt.Sprintf("%s is more than %d times the %s that this endpoint was last paid; an operator lets it through with purser limits KEY --price-guard off",
-			Money(row.Authorization.Value), *pol.PriceGuard, Money(last)),
+			money.Text(row.Authorization.Value), *pol.PriceGuard, money.Text(last)),
 		Figures: &Figures{Price: row.Authorization.Value, Limit: &limit},
 	}
 }

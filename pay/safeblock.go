@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -188,7 +189,7 @@ func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) T
 func (p *Payer) ForgetSafeBlock(ctx context.Context, network string) (*ChainBlock, error) {
 	n, ok := p.network(network)
 	if !ok {
-		return nil, &InputError{Field: "network", Reason: fmt.Sprintf("%q is not paid on", Truncate(network, 40))}
+		return nil, &InputError{Field: "network", Reason: fmt.Sprintf("%q is not paid on", words.Truncate(network, 40))}
 	}
 	was, err := p.store.SafeBlock(ctx, n.Name)
 	if err != nil || was == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/x402"
@@ -291,8 +292,8 @@ func (elsewhere) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainI
 	return pay.ChainIdentity{}, pay.ErrUnwatched
 }
 
-func (elsewhere) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
-	return x402.Amount{}, pay.ErrUnwatched
+func (elsewhere) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
+	return money.Amount{}, pay.ErrUnwatched
 }
 
 func (elsewhere) Trace(context.Context, pay.TraceQuery) (pay.Trace, error) {

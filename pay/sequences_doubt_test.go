@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // Sequences in which a signed payment is given up on purser's own word or the
@@ -59,7 +60,7 @@ func TestPayloadThatLeftAllTheSame(t *testing.T) {
 	for _, idem := range []string{"", "order-1"} {
 		told := 0
 		w := newWorld(t, func(o *pay.Options) { o.Observer = contradictions{watcher: watcher{}, told: &told} })
-		w.set(pay.Policy{DailyBudget: usdc(10)})
+		w.set(policy.Policy{DailyBudget: usdc(10)})
 		r := w.proxied("https://a.example/x", "10", idem)
 		a := w.mustOpen(r)
 		p, leaked := a.Payment(), a.Payload()
@@ -87,7 +88,7 @@ func TestPayloadThatLeftAllTheSame(t *testing.T) {
 func TestUnsentPaymentThatTheChainDisproves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(10)})
+	w.set(policy.Policy{DailyBudget: usdc(10)})
 	r := w.proxied("https://a.example/x", "10", "order-1")
 	a := w.mustOpen(r)
 	p := a.Payment()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -256,7 +257,7 @@ func TestPaymentThatCannotBeTracedIsTold(t *testing.T) {
 // stuck is a chain that takes for ever over one seller's payments.
 type stuck struct {
 	*truth
-	over x402.Amount
+	over money.Amount
 	max  atomic.Int32 // looks at the same time
 	now  atomic.Int32
 }
@@ -277,7 +278,7 @@ func (s *stuck) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) 
 func stuckWorld(t *testing.T) (*world, *stuck) {
 	t.Helper()
 	w := newWorld(t, nil)
-	s := &stuck{truth: w.chain, over: x402.NewAmount(7)}
+	s := &stuck{truth: w.chain, over: money.New(7)}
 	w.opts.Chain = s
 	w.restart()
 	return w, s
@@ -453,7 +454,7 @@ func (h *hesitant) Identify(ctx context.Context, n x402.Network, a x402.Asset) (
 	return h.truth.Identify(ctx, n, a)
 }
 
-func (h *hesitant) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (x402.Amount, error) {
+func (h *hesitant) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (money.Amount, error) {
 	h.balances.Add(1)
 	return h.truth.Balance(ctx, n, a, o)
 }

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -27,7 +29,7 @@ type slowChain struct {
 	takes time.Duration
 }
 
-func (s *slowChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (x402.Amount, error) {
+func (s *slowChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (money.Amount, error) {
 	s.advance(s.takes)
 	return s.truth.Balance(ctx, n, a, o)
 }
@@ -225,7 +227,7 @@ type watcher map[pay.Verdict]int
 
 func (watcher) Contradicted(*pay.Payment)                            {}
 func (watcher) Began(*pay.Payment)                                   {}
-func (watcher) Refused(pay.Door, string)                             {}
+func (watcher) Refused(policy.Door, string)                          {}
 func (watcher) Ignored(pay.TimeSource, string, string)               {}
 func (watcher) Took(string, time.Duration)                           {}
 func (watcher) Waiting(int)                                          {}

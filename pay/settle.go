@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/words"
 )
 
 // ErrNotSent: a facilitator was not reached at all: nothing of the request got to it.
@@ -193,7 +194,7 @@ func (a *Attempt) prepare() error {
 
 // faultDetail makes the `facilitator` object for a call that brought no verdict.
 func faultDetail(err error) json.RawMessage {
-	detail, _ := json.Marshal(map[string]string{"error": Truncate(err.Error(), 400)})
+	detail, _ := json.Marshal(map[string]string{"error": words.Truncate(err.Error(), 400)})
 	return detail
 }
 
@@ -222,5 +223,5 @@ func ParseSettlement(s string, def Settlement) (Settlement, error) {
 	case SettlePayer, SettleSeller:
 		return Settlement(s), nil
 	}
-	return "", &InputError{Field: "settlement", Reason: fmt.Sprintf("%q is neither payer nor seller", Truncate(s, 40))}
+	return "", &InputError{Field: "settlement", Reason: fmt.Sprintf("%q is neither payer nor seller", words.Truncate(s, 40))}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 	"github.com/purserpay/purser/x402/x402test"
 )
@@ -79,7 +80,7 @@ func TestOfferSigners(t *testing.T) {
 		t.Errorf("receipt %s", p.SignedReceipt)
 	}
 	own := w.key
-	own.Policy = &pay.Policy{OfferSigners: []x402.Address{s.Address()}}
+	own.Policy = &policy.Policy{OfferSigners: []x402.Address{s.Address()}}
 	r.Key, r.URL, r.HTTP = own, "https://a.example/y", &pay.HTTPRequest{Method: "GET", URL: "https://a.example/y"}
 	if _, err := w.payer.Open(t.Context(), r); pay.Code(err) != pay.CodePolicy {
 		t.Errorf("a key with other signers of its own: %v", err)

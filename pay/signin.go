@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // SignInRequest is a request that a seller has answered with a challenge.
 type SignInRequest struct {
 	Key       Key
-	Door      Door
+	Door      policy.Door
 	Challenge x402.Challenge
 	// URL names the place to which purser has sent the request.
 	URL *url.URL
@@ -92,18 +92,9 @@ func (p *Payer) SignIn(ctx context.Context, r SignInRequest) (string, error) {
 // maySignIn reports whether the policy lists the host, and whether there is something to sign.
 // A challenge without requirements is for sign-ins alone: nothing can have been paid there.
 func (p *Payer) maySignIn(r SignInRequest) bool {
-	pol, at := p.PolicyOf(r.Key, r.Door), siteIn(r.URL)
-	return CheckHost(r.URL) == nil && pol.signsIn(at) && pol.opens(r.Door) && pol.allowsHost(r.Door, at) == nil && r.Key.Paused == nil &&
+	pol, at := p.PolicyOf(r.Key, r.Door), policy.SiteIn(r.URL)
+	return policy.CheckHost(r.URL) == nil && pol.SignsIn(at) && pol.Opens(r.Door) && pol.AllowsHost(r.Door, at) == nil && r.Key.Paused == nil &&
 		len(r.Challenge.Accepts) > 0 && r.Challenge.OffersSignIn()
-}
-
-// signsIn reports whether the policy lists a site for sign-ins.
-func (pol Policy) signsIn(at site) bool {
-	if len(pol.SignInHosts) == 0 {
-		return false
-	}
-	matching := at.patterns()
-	return slices.ContainsFunc(pol.SignInHosts, func(pattern string) bool { return slices.Contains(matching, pattern) })
 }
 
 // paidBefore finds the wallet and network with which the key has paid for the resource, which is the
@@ -111,13 +102,13 @@ func (pol Policy) signsIn(at site) bool {
 // which the chain agrees, because other keys may have paid there from the same wallet. ErrNoSignIn if
 // there is none whose wallet the key may still use.
 func (p *Payer) paidBefore(ctx context.Context, r SignInRequest) (Wallet, x402.Network, error) {
-	page, err := p.store.ListSpend(ctx, []string{r.Key.ID}, OrganizationSpendQuery{Host: siteIn(r.URL).String(), Limit: maxPaidBefore})
+	page, err := p.store.ListSpend(ctx, []string{r.Key.ID}, OrganizationSpendQuery{Host: policy.SiteIn(r.URL).String(), Limit: maxPaidBefore})
 	if err != nil {
 		return Wallet{}, x402.Network{}, fmt.Errorf("looking for what was paid: %w", err)
 	}
 	asked := 0
 	for _, e := range page.Entries {
-		if e.Corrects != "" || !e.Door.dials() || !sameResource(r.URL, e.RequestURL) {
+		if e.Corrects != "" || !e.Door.Dials() || !sameResource(r.URL, e.RequestURL) {
 			continue
 		}
 		row, err := p.store.Payment(ctx, e.PaymentID)
@@ -151,7 +142,7 @@ func (p *Payer) paidBefore(ctx context.Context, r SignInRequest) (Wallet, x402.N
 // sameResource reports whether a booked URL names the resource of another one, whatever its query.
 func sameResource(asked *url.URL, booked string) bool {
 	u, err := url.Parse(booked)
-	return err == nil && u.Scheme == asked.Scheme && siteIn(u) == siteIn(asked) && pathOf(u) == pathOf(asked)
+	return err == nil && u.Scheme == asked.Scheme && policy.SiteIn(u) == policy.SiteIn(asked) && pathOf(u) == pathOf(asked)
 }
 
 func pathOf(u *url.URL) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -65,7 +66,7 @@ func (m *member) asks(rawURL, nonce string) pay.SignInRequest {
 	c := challenge(m.t, "100")
 	c.Extensions = fmt.Appendf(nil, `{"sign-in-with-x":{"info":{"domain":%q,"uri":%q,"version":"1","nonce":%q,"issuedAt":%q},`+
 		`"supportedChains":[{"chainId":"eip155:8453","type":"eip191"}]}}`, u.Host, u.Scheme+"://"+u.Host+"/", nonce, m.chain.clock().Format(time.RFC3339))
-	return pay.SignInRequest{Key: m.key, Door: pay.DoorProxy, Challenge: c, URL: u}
+	return pay.SignInRequest{Key: m.key, Door: policy.DoorProxy, Challenge: c, URL: u}
 }
 
 // What the key has paid for, it signs in to, once per nonce, with the wallet that has paid.
@@ -103,14 +104,16 @@ func TestNoSignIn(t *testing.T) {
 		"a paused key":   func(_ *member, r *pay.SignInRequest) { r.Key.Paused = &pay.Pause{} },
 		"no requirement": func(_ *member, r *pay.SignInRequest) { r.Challenge.Accepts = nil },
 		"no sign-in":     func(_ *member, r *pay.SignInRequest) { r.Challenge.Extensions = nil },
-		"not on REST":    func(_ *member, r *pay.SignInRequest) { r.Door = pay.DoorAPI },
+		"not on REST":    func(_ *member, r *pay.SignInRequest) { r.Door = policy.DoorAPI },
 		"an unlisted host": func(_ *member, r *pay.SignInRequest) {
-			r.Key.Policy = &pay.Policy{SignInHosts: []string{"b.example.com"}}
+			r.Key.Policy = &policy.Policy{SignInHosts: []string{"b.example.com"}}
 		},
 		"a denied host": func(_ *member, r *pay.SignInRequest) {
-			r.Key.Policy = &pay.Policy{DenyHosts: []string{"*.example.com"}}
+			r.Key.Policy = &policy.Policy{DenyHosts: []string{"*.example.com"}}
 		},
-		"a door that is shut": func(_ *member, r *pay.SignInRequest) { r.Key.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorAPI}} },
+		"a door that is shut": func(_ *member, r *pay.SignInRequest) {
+			r.Key.Policy = &policy.Policy{Doors: []policy.Door{policy.DoorAPI}}
+		},
 		"a pause": func(m *member, _ *pay.SignInRequest) {
 			must(0, m.store.SetPause(context.Background(), &pay.Pause{At: m.chain.clock()}))
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -20,7 +21,7 @@ func TestLostSignature(t *testing.T) {
 	} {
 		for _, idem := range []string{"", "order-1"} {
 			w := newWorld(t, nil)
-			w.set(pay.Policy{DailyBudget: usdc(10)})
+			w.set(policy.Policy{DailyBudget: usdc(10)})
 			r := w.rest(pay.SettlePayer, "https://a.example/x", "10", idem)
 			lose(w.ring, true)
 			var first *pay.Payment
@@ -55,7 +56,7 @@ func TestLostSignature(t *testing.T) {
 func TestLostSignatureExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(10)})
+	w.set(policy.Policy{DailyBudget: usdc(10)})
 	w.ring.silent = true
 	p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "10", ""))
 	w.quiet()
@@ -73,7 +74,7 @@ func TestLostSignatureExpires(t *testing.T) {
 func TestSignerThatWasNotReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(10)})
+	w.set(policy.Policy{DailyBudget: usdc(10)})
 	r := w.rest(pay.SettlePayer, "https://a.example/x", "10", "")
 	w.ring.fail = true
 	_, err := w.payer.Pay(context.Background(), r)
@@ -120,7 +121,7 @@ func TestLimitsBeforeTheSigner(t *testing.T) {
 			}
 		}}
 	})
-	w.set(pay.Policy{MaxPayment: usdc(10), DailyBudget: usdc(15)})
+	w.set(policy.Policy{MaxPayment: usdc(10), DailyBudget: usdc(15)})
 	w.spends(buy{amount: 11}, "per-payment")
 	if asked != 0 {
 		t.Fatalf("asked %d times for a payment above the limit", asked)

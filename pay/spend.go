@@ -7,20 +7,22 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // SpendEvent is the record of money that moved. It never changes; a correcting one may follow.
 type SpendEvent struct {
-	ID         string      `json:"ID"` // UUIDv7 of Created: events sort by time
-	KeyID      string      `json:"KeyID"`
-	PaymentID  string      `json:"PaymentID"`
-	Amount     x402.Amount `json:"Amount"`
-	Currency   string      `json:"Currency"`
-	RequestURL string      `json:"RequestURL"`
-	Task       string      `json:"Task,omitempty"`
-	Host       string      `json:"Host,omitempty"`
-	Created    time.Time   `json:"Created"` // when the payment was recorded as settled
+	ID         string       `json:"ID"` // UUIDv7 of Created: events sort by time
+	KeyID      string       `json:"KeyID"`
+	PaymentID  string       `json:"PaymentID"`
+	Amount     money.Amount `json:"Amount"`
+	Currency   string       `json:"Currency"`
+	RequestURL string       `json:"RequestURL"`
+	Task       string       `json:"Task,omitempty"`
+	Host       string       `json:"Host,omitempty"`
+	Created    time.Time    `json:"Created"` // when the payment was recorded as settled
 	// Corrects names the event that this one takes back; its amount counts negative.
 	Corrects string `json:"Corrects,omitempty"`
 }
@@ -115,7 +117,7 @@ type SpendEntry struct {
 	From        x402.Address // the address of the wallet
 	PayTo       x402.Address // the address that got the money
 	Asset       x402.Address // the token's contract
-	Door        Door
+	Door        policy.Door
 }
 
 // Entry returns an event of the payment with what the payment tells.
@@ -127,12 +129,12 @@ func (p *Payment) Entry(e SpendEvent) SpendEntry {
 }
 
 // Withdraws reports whether the event is that of a withdrawal.
-func (e SpendEntry) Withdraws() bool { return e.Door == DoorOperator }
+func (e SpendEntry) Withdraws() bool { return e.Door == policy.DoorOperator }
 
 // RecordedHost converts an operator's input, a host or a URL, to the form of payments and events.
 func RecordedHost(typed string) string {
 	typed = strings.TrimSpace(typed)
-	if s := siteOf(typed); s.name != "" {
+	if s := policy.SiteOf(typed); s.Name != "" {
 		return s.String()
 	}
 	return strings.TrimSuffix(strings.ToLower(typed), ".")

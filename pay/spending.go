@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // What a key spends is counted by UTC day, for the key, the task and the site, whether a budget is
@@ -38,35 +39,6 @@ func sitePrefix(keyID, asset string, day time.Time) Counter {
 	return Counter("site-day/" + keyID + "/" + asset + "/" + day.UTC().Format(time.DateOnly) + "/")
 }
 
-// key names a site with its labels reversed and its port: sites below a name stand together.
-func (s site) key() string {
-	return reversed(s.name, s.address) + ":" + s.port + siteEnd
-}
-
-// siteEnd ends a site's key, so that none begins with another.
-const siteEnd = "/"
-
-// patternKey begins the keys of all sites that a pattern matches, and no others.
-func patternKey(pattern string) string {
-	if below, ok := strings.CutPrefix(pattern, "*."); ok {
-		return reversed(below, false) + "."
-	}
-	at := siteOf("//" + pattern)
-	if at.port == "" {
-		return reversed(at.name, at.address) + ":"
-	}
-	return at.key()
-}
-
-func reversed(name string, address bool) string {
-	if address {
-		return "[" + strings.Trim(name, "[]") + "]"
-	}
-	labels := strings.Split(name, ".")
-	slices.Reverse(labels)
-	return strings.Join(labels, ".")
-}
-
 // spending lists the reservations that count what a payment spends.
 func spending(v counters, row *Payment) ([]Reservation, error) {
 	at := row.Created
@@ -74,12 +46,12 @@ func spending(v counters, row *Payment) ([]Reservation, error) {
 	if row.Task != "" {
 		list = append(list, budgeted(row, taskPrefix(row.KeyID, row.Task, row.Currency)+Counter(at.UTC().Format(time.DateOnly))))
 	}
-	to := siteOf(row.RequestURL)
-	if to.name == "" {
+	to := policy.SiteOf(row.RequestURL)
+	if to.Name == "" {
 		return list, nil
 	}
 	sites := sitePrefix(row.KeyID, row.Currency, at)
-	c := sites + Counter(to.key())
+	c := sites + Counter(to.Key())
 	if own, err := ownSite(v, sites, c); err != nil {
 		return nil, err
 	} else if !own {
@@ -98,7 +70,7 @@ func ownSite(v counters, sites, c Counter) (bool, error) {
 		return err == nil, err
 	}
 	n := 0
-	err = v.VisitCounters(sites, func(Counter, x402.Amount) bool {
+	err = v.VisitCounters(sites, func(Counter, money.Amount) bool {
 		n++
 		return n < maxSites
 	})
@@ -112,16 +84,16 @@ func budgeted(row *Payment, c Counter) Reservation {
 // budgetUse tells how much of a budget a new row uses.
 type budgetUse struct {
 	rule, of     string // of is " for task x", or "" for the key's own budget
-	most         x402.Amount
-	before, with x402.Amount // without and with the row
+	most         money.Amount
+	before, with money.Amount // without and with the row
 	monthly      bool
 }
 
 // budgets holds the budgets against what was spent and the new row. used, unless it is nil, is told of
 // each budget that the row keeps.
-func (pol Policy) budgets(v counters, row *Payment, used func(budgetUse)) error {
+func budgets(pol policy.Policy, v counters, row *Payment, used func(budgetUse)) error {
 	s := spent{v: v, pol: pol, row: row}
-	check := func(rule string, most *Cap, whole bool, of string, sum func(monthly bool) (x402.Amount, error)) error {
+	check := func(rule string, most *policy.Cap, whole bool, of string, sum func(monthly bool) (money.Amount, error)) error {
 		if most.Max() == nil || failpoint.Off(failpoint.Limits) {
 			return nil
 		}
@@ -138,42 +110,42 @@ func (pol Policy) budgets(v counters, row *Payment, used func(budgetUse)) error 
 		}
 		return nil
 	}
-	both := func(part string, b Budget, of string, sum func(monthly bool) (x402.Amount, error)) error {
+	both := func(part string, b policy.Budget, of string, sum func(monthly bool) (money.Amount, error)) error {
 		if err := check(part+"daily-budget", b.DailyBudget, false, of, sum); err != nil {
 			return err
 		}
 		return check(part+"monthly-budget", b.MonthlyBudget, true, of, sum)
 	}
-	if err := both("", Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.key); err != nil {
+	if err := both("", policy.Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.key); err != nil {
 		return err
 	}
-	if pattern, b, ok := pol.hostBudget(pol.site(row.RequestURL)); ok {
-		err := both("host-", b, " for "+pattern, func(monthly bool) (x402.Amount, error) { return s.hosts(pattern, monthly) })
+	if pattern, b, ok := pol.HostBudget(pol.Site(row.RequestURL)); ok {
+		err := both("host-", b, " for "+pattern, func(monthly bool) (money.Amount, error) { return s.hosts(pattern, monthly) })
 		if err != nil {
 			return err
 		}
 	}
-	if name, b, ok := pol.taskBudget(row.Task); ok {
-		return both("task-", b, " for task "+name, func(monthly bool) (x402.Amount, error) { return s.tasks(name, monthly) })
+	if name, b, ok := pol.TaskBudget(row.Task); ok {
+		return both("task-", b, " for task "+name, func(monthly bool) (money.Amount, error) { return s.tasks(name, monthly) })
 	}
 	return nil
 }
 
 // counters reads counters of one moment, or of the present.
 type counters interface {
-	Counter(c Counter) (x402.Amount, error)
-	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
+	Counter(c Counter) (money.Amount, error)
+	VisitCounters(prefix Counter, visit func(c Counter, amount money.Amount) (more bool)) error
 }
 
 // spent sums what a row's key has spent on the row's day or in its month.
 type spent struct {
 	v   counters
-	pol Policy
+	pol policy.Policy
 	row *Payment
 }
 
 // days sums the day of the row, or all days of its month, of counters that end in the day.
-func (s spent) days(prefix Counter, monthly bool) (x402.Amount, error) {
+func (s spent) days(prefix Counter, monthly bool) (money.Amount, error) {
 	at := s.row.Created.UTC()
 	if !monthly {
 		return s.v.Counter(prefix + Counter(at.Format(time.DateOnly)))
@@ -182,8 +154,8 @@ func (s spent) days(prefix Counter, monthly bool) (x402.Amount, error) {
 }
 
 // sum adds up the counters that begin with a prefix and with none of some others.
-func (s spent) sum(prefix Counter, without []Counter) (all x402.Amount, err error) {
-	err = s.v.VisitCounters(prefix, func(c Counter, a x402.Amount) bool {
+func (s spent) sum(prefix Counter, without []Counter) (all money.Amount, err error) {
+	err = s.v.VisitCounters(prefix, func(c Counter, a money.Amount) bool {
 		if !slices.ContainsFunc(without, func(other Counter) bool { return strings.HasPrefix(string(c), string(other)) }) {
 			all = all.AddSaturated(a)
 		}
@@ -192,21 +164,21 @@ func (s spent) sum(prefix Counter, without []Counter) (all x402.Amount, err erro
 	return all, err
 }
 
-func (s spent) key(monthly bool) (x402.Amount, error) {
+func (s spent) key(monthly bool) (money.Amount, error) {
 	return s.days(dayPrefix(s.row.KeyID, s.row.Currency), monthly)
 }
 
 // tasks sums a task. "*" is what the key has spent less the tasks with a budget of their own.
-func (s spent) tasks(name string, monthly bool) (x402.Amount, error) {
-	if name != otherTasks {
+func (s spent) tasks(name string, monthly bool) (money.Amount, error) {
+	if name != policy.OtherTasks {
 		return s.days(taskPrefix(s.row.KeyID, name, s.row.Currency), monthly)
 	}
 	all, err := s.key(monthly)
 	for own := range s.pol.Tasks {
-		if own == otherTasks || err != nil {
+		if own == policy.OtherTasks || err != nil {
 			continue
 		}
-		var part x402.Amount
+		var part money.Amount
 		if part, err = s.days(taskPrefix(s.row.KeyID, own, s.row.Currency), monthly); err == nil {
 			all, _ = Sum{Amount: all, Corrected: part}.Net()
 		}
@@ -215,11 +187,11 @@ func (s spent) tasks(name string, monthly bool) (x402.Amount, error) {
 }
 
 // hosts sums the sites that a pattern matches and no finer one does, and those without a counter.
-func (s spent) hosts(pattern string, monthly bool) (all x402.Amount, err error) {
-	of := patternKey(pattern)
+func (s spent) hosts(pattern string, monthly bool) (all money.Amount, err error) {
+	of := policy.PatternKey(pattern)
 	var finer []string
 	for other := range s.pol.Hosts {
-		if key := patternKey(other); key != of && strings.HasPrefix(key, of) {
+		if key := policy.PatternKey(other); key != of && strings.HasPrefix(key, of) {
 			finer = append(finer, key)
 		}
 	}

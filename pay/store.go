@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -96,10 +98,10 @@ type Keys interface {
 	ReissueKey(ctx context.Context, r Reissue) (Key, error)
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.
-	SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error)
+	SetPolicy(ctx context.Context, keyID string, pol *policy.Policy) (Key, error)
 	// SetPolicyAt is SetPolicy for a caller that has seen the key in a PolicyRevision:
 	// ErrPolicyChanged if the key has another one.
-	SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *Policy) (Key, error)
+	SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *policy.Policy) (Key, error)
 	// AdoptKey sets a key's Operator, and raises its PolicyRevision if that is new: ErrKeyNotFound.
 	AdoptKey(ctx context.Context, keyID string) (Key, error)
 }
@@ -170,9 +172,9 @@ type JournalReader interface {
 	// SpendEvents lists a key's events, newest first. ErrEventNotFound for another's q.Before.
 	SpendEvents(ctx context.Context, keyID string, q SpendQuery) ([]SpendEvent, error)
 	// Counter reads a counter; one that was never written is zero.
-	Counter(ctx context.Context, c Counter) (x402.Amount, error)
+	Counter(ctx context.Context, c Counter) (money.Amount, error)
 	// VisitCounters is [BeginView.VisitCounters]. visit must not call the store.
-	VisitCounters(ctx context.Context, prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
+	VisitCounters(ctx context.Context, prefix Counter, visit func(c Counter, amount money.Amount) (more bool)) error
 }
 
 // Journal keeps payments, spend events and counters.

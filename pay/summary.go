@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 // SpendBook reads what several keys spent. The caller checks whose they are.
@@ -41,13 +41,13 @@ type SpendBook interface {
 
 // Sum holds the total of spend events. A total that no amount can hold stays at the largest amount.
 type Sum struct {
-	Count     int         // of events that correct none
-	Amount    x402.Amount // of those, in the asset's smallest unit
-	Corrected x402.Amount // of the events that take earlier ones back, which may be another day's
+	Count     int          // of events that correct none
+	Amount    money.Amount // of those, in the asset's smallest unit
+	Corrected money.Amount // of the events that take earlier ones back, which may be another day's
 }
 
 // Net returns Amount less Corrected; negative tells that it is below zero by that much.
-func (s Sum) Net() (net x402.Amount, negative bool) {
+func (s Sum) Net() (net money.Amount, negative bool) {
 	if s.Amount.Cmp(s.Corrected) < 0 {
 		net, _ = s.Corrected.Sub(s.Amount)
 		return net, true

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // member makes a key of an organization with a wallet.
@@ -69,7 +69,7 @@ func TestTallyIsBounded(t *testing.T) {
 	tally := pay.NewTally(day, day)
 	const many = 50_000
 	for i := range uint64(many) {
-		one := pay.Sum{Count: 1, Amount: x402.NewAmount(i)}
+		one := pay.Sum{Count: 1, Amount: money.New(i)}
 		tally.Day(day, one)
 		tally.Host(fmt.Appendf(nil, "%d", i), one)
 		tally.Task([]byte("t"), one)

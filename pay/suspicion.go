@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/lookalike"
+	"github.com/purserpay/purser/policy"
 )
 
 const (
@@ -29,20 +30,14 @@ type resemblance struct {
 	at   time.Time
 }
 
-// suspects reports whether the policy leaves it to purser which new hosts a person sees. Where an operator lists
-// the hosts, or has said that no new host needs an approval, purser has nothing to add.
-func (pol Policy) suspects() bool {
-	return pol.RequireApprovalNewHosts == nil && len(pol.AllowHosts) == 0 || pol.asksAboutHosts()
-}
-
 // suspicion looks for signs that a payment goes where its caller did not mean to go: the host looks like one that
 // the key has paid, an answer of another site has led to it, or its terms are those of another site. Whether the
 // key has paid the host itself is up to the store: see [Begin.suspect]. On REST it finds nothing, because there the
 // host is only the caller's word.
-func (p *Payer) suspicion(ctx context.Context, r Request, pol Policy, row *Payment) (s Suspicion, err error) {
-	at := siteOf(row.RequestURL)
-	own := lookalike.Site(at.name)
-	if _, _, named := pol.hostBudget(at); own == "" || named || !row.Door.dials() || !pol.suspects() {
+func (p *Payer) suspicion(ctx context.Context, r Request, pol policy.Policy, row *Payment) (s Suspicion, err error) {
+	at := policy.SiteOf(row.RequestURL)
+	own := lookalike.Site(at.Name)
+	if _, _, named := pol.HostBudget(at); own == "" || named || !row.Door.Dials() || !pol.Suspects() {
 		return s, nil
 	}
 	if like, err := p.resembled(ctx, row.KeyID, pol, at); err != nil {
@@ -50,10 +45,10 @@ func (p *Payer) suspicion(ctx context.Context, r Request, pol Policy, row *Payme
 	} else if like != "" {
 		return Suspicion{RuleApprovalLookAlike, fmt.Sprintf("%s can be taken for %s, which this key pays", at, like)}, nil
 	}
-	if from := lookalike.Site(siteOf(r.LedFrom).name); from != "" && from != own {
-		return Suspicion{RuleApprovalOtherSite, fmt.Sprintf("an answer of %s has led to %s", siteOf(r.LedFrom), at)}, nil
+	if from := lookalike.Site(policy.SiteOf(r.LedFrom).Name); from != "" && from != own {
+		return Suspicion{RuleApprovalOtherSite, fmt.Sprintf("an answer of %s has led to %s", policy.SiteOf(r.LedFrom), at)}, nil
 	}
-	if of := siteOf(row.Offer.ResourceURL()); lookalike.Site(of.name) != "" && lookalike.Site(of.name) != own {
+	if of := policy.SiteOf(row.Offer.ResourceURL()); lookalike.Site(of.Name) != "" && lookalike.Site(of.Name) != own {
 		return Suspicion{RuleApprovalOtherSite, fmt.Sprintf("the terms of %s are for a resource of %s", at, of)}, nil
 	}
 	return s, nil
@@ -61,9 +56,9 @@ func (p *Payer) suspicion(ctx context.Context, r Request, pol Policy, row *Payme
 
 // resembled returns the host that a site can be taken for, among those that the key has paid and those that its
 // limits name; "": none.
-func (p *Payer) resembled(ctx context.Context, keyID string, pol Policy, at site) (string, error) {
+func (p *Payer) resembled(ctx context.Context, keyID string, pol policy.Policy, at policy.Site) (string, error) {
 	now := p.now()
-	if last := p.resemblances.Get(keyID, at.name); !last.at.IsZero() && now.Sub(last.at).Abs() < suspicionKept {
+	if last := p.resemblances.Get(keyID, at.Name); !last.at.IsZero() && now.Sub(last.at).Abs() < suspicionKept {
 		return last.host, nil
 	}
 	hosts := map[string]bool{}
@@ -77,8 +72,8 @@ func (p *Payer) resembled(ctx context.Context, keyID string, pol Policy, at site
 	if err != nil {
 		return "", fmt.Errorf("reading the hosts that a key has paid: %w", err)
 	}
-	like := lookalike.Of(at.name, slices.Sorted(maps.Keys(hosts)))
-	p.resemblances.Set(keyID, at.name, resemblance{like, now})
+	like := lookalike.Of(at.Name, slices.Sorted(maps.Keys(hosts)))
+	p.resemblances.Set(keyID, at.Name, resemblance{like, now})
 	return like, nil
 }
 
@@ -95,7 +90,7 @@ func (b *Begin) suspect(v BeginView, rule, detail string) (string, string, error
 		return rule, detail, nil
 	}
 	if rule == "" {
-		paid, err := v.Paid(b.KeyID, b.New.Host, b.New.Door.dials())
+		paid, err := v.Paid(b.KeyID, b.New.Host, b.New.Door.Dials())
 		if err != nil || paid {
 			return "", "", err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -28,24 +29,24 @@ func TestSuspiciousHostsAreHeld(t *testing.T) {
 	on, off := true, false
 	for name, c := range map[string]struct {
 		url, resource, from, rule string
-		door                      pay.Door
-		policy                    pay.Policy
+		door                      policy.Door
+		policy                    policy.Policy
 	}{
 		"look-alike":            {url: "https://api.stableenrlch.dev/x", rule: pay.RuleApprovalLookAlike},
 		"another ending":        {url: "https://stableenrich.com/x", rule: pay.RuleApprovalLookAlike},
 		"its terms elsewhere":   {url: "https://shop.test/x", resource: "https://api.stableenrich.dev/x", rule: pay.RuleApprovalOtherSite},
 		"led there":             {url: "https://shop.test/x", from: "https://api.stableenrich.dev/", rule: pay.RuleApprovalOtherSite},
-		"with every new host":   {url: "https://stableenrich.com/x", rule: pay.RuleApprovalLookAlike, policy: pay.Policy{RequireApprovalNewHosts: &on}},
+		"with every new host":   {url: "https://stableenrich.com/x", rule: pay.RuleApprovalLookAlike, policy: policy.Policy{RequireApprovalNewHosts: &on}},
 		"the same owner":        {url: "https://api2.stableenrich.dev/x"},
 		"paid before":           {url: "https://api.stableenrich.dev/y", resource: "https://shop.test/x", from: "https://shop.test/"},
 		"another host":          {url: "https://shop.test/x"},
 		"own name inside":       {url: "https://shop.test/x", resource: "http://10.0.3.7:3000/x"},
 		"a path as resource":    {url: "https://shop.test/x", resource: "/x"},
 		"led within a site":     {url: "https://shop.test/x", from: "http://www.shop.test/"},
-		"no new host is seen":   {url: "https://stableenrich.com/x", policy: pay.Policy{RequireApprovalNewHosts: &off}},
-		"the host is allowed":   {url: "https://stableenrich.com/x", policy: pay.Policy{AllowHosts: []string{"stableenrich.com", "api.stableenrich.dev"}}},
-		"the host has a budget": {url: "https://stableenrich.com/x", policy: pay.Policy{Hosts: map[string]pay.Budget{"stableenrich.com": {}}}},
-		"over REST":             {url: "https://stableenrich.com/x", door: pay.DoorAPI},
+		"no new host is seen":   {url: "https://stableenrich.com/x", policy: policy.Policy{RequireApprovalNewHosts: &off}},
+		"the host is allowed":   {url: "https://stableenrich.com/x", policy: policy.Policy{AllowHosts: []string{"stableenrich.com", "api.stableenrich.dev"}}},
+		"the host has a budget": {url: "https://stableenrich.com/x", policy: policy.Policy{Hosts: map[string]policy.Budget{"stableenrich.com": {}}}},
+		"over REST":             {url: "https://stableenrich.com/x", door: policy.DoorAPI},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

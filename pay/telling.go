@@ -10,7 +10,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/perclient"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // Telling says what a payer tells people of. The zero value is silent and costs payments nothing.
@@ -18,7 +19,7 @@ type Telling struct {
 	// On: notices of payments are written.
 	On bool
 	// LowBalance is the balance below which a wallet is low; nil: none is.
-	LowBalance *x402.Amount
+	LowBalance *money.Amount
 	// Wake is called when there are notices. It must not wait.
 	Wake func()
 }
@@ -168,7 +169,7 @@ func (p *Payer) tellRefusal(r Request, err error) {
 	// What asks too much of a budget that is hardly used is a decline as others are.
 	if is && refused.over != nil && p.opts.Telling.On && part(refused.over.before, refused.over.most, 80) {
 		row := &Payment{
-			KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Host: siteOf(r.URL).String(), Created: p.now().UTC(), Task: r.Task,
+			KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Host: policy.SiteOf(r.URL).String(), Created: p.now().UTC(), Task: r.Task,
 		}
 		n := budgetNotice(r.Key.Name(), row, *refused.over, NoticeBudget100, 100)
 		n.Payee = ""
@@ -202,7 +203,7 @@ func (p *Payer) tellOnce(once string, u untold) {
 }
 
 // watchLow tells when a wallet has less than its mark, once until it has enough again.
-func (p *Payer) watchLow(c choice, have x402.Amount) {
+func (p *Payer) watchLow(c choice, have money.Amount) {
 	mark := p.opts.Telling.LowBalance
 	if !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil {
 		return
@@ -256,7 +257,7 @@ func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
 	}
 	paid := known
 	if !known {
-		if paid, err = v.Paid(row.KeyID, row.Host, row.Door.dials()); err != nil {
+		if paid, err = v.Paid(row.KeyID, row.Host, row.Door.Dials()); err != nil {
 			return err
 		}
 	}

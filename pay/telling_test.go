@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +23,7 @@ func newTelling(t *testing.T, change func(*pay.Options)) *world {
 			change(o)
 		}
 	})
-	w.set(pay.Policy{DailyBudget: usdc(1000)})
+	w.set(policy.Policy{DailyBudget: usdc(1000)})
 	return w
 }
 
@@ -78,7 +80,7 @@ func TestTellingOfBudgets(t *testing.T) {
 	refused()
 	refused()
 	w.tells(pay.NoticeBudget100, 1, "declines")
-	w.set(pay.Policy{DailyBudget: usdc(1200)})
+	w.set(policy.Policy{DailyBudget: usdc(1200)})
 	w.bought("https://a.example/3", "400", true)
 	w.tells(pay.NoticeBudget100, 2) // of the raised budget
 	w.chain.advance(24 * time.Hour)
@@ -143,7 +145,7 @@ func TestTellingOfReceiptsToCome(t *testing.T) {
 func TestTellingOfDeclines(t *testing.T) {
 	t.Parallel()
 	w := newTelling(t, nil)
-	price := x402.NewAmount(2_500_000)
+	price := money.New(2_500_000)
 	d := pay.Decline{KeyID: w.key.ID, Reason: "per-payment", Host: "a.example", Price: &price, Detail: "2.50 USDC is more than 1.00 USDC"}
 	for range 3 {
 		w.payer.NoteDecline(d)
@@ -184,7 +186,7 @@ func TestTellingOfHostsPayeesAndPrices(t *testing.T) {
 
 func TestTellingOfLowBalances(t *testing.T) {
 	t.Parallel()
-	mark := x402.NewAmount(2_000_000_000) // the chain has half of it
+	mark := money.New(2_000_000_000) // the chain has half of it
 	w := newTelling(t, func(o *pay.Options) { o.Telling.LowBalance = &mark })
 	look := func() {
 		w.t.Helper()
@@ -196,10 +198,10 @@ func TestTellingOfLowBalances(t *testing.T) {
 	w.tells(pay.NoticeLowBalance, 1, "key test", "1000.00 USDC", "2000.00 USDC", w.store.wallet().Address.String())
 	look()
 	w.tells(pay.NoticeLowBalance, 1) // as after a crash
-	mark = x402.NewAmount(1)
+	mark = money.New(1)
 	w.restart()
 	look() // enough
-	mark = x402.NewAmount(2_000_000_000)
+	mark = money.New(2_000_000_000)
 	w.restart()
 	look()
 	w.tells(pay.NoticeLowBalance, 2)
@@ -228,7 +230,7 @@ func TestTellingOfOutcomes(t *testing.T) {
 func TestTellingNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.set(pay.Policy{DailyBudget: usdc(1000)})
+	w.set(policy.Policy{DailyBudget: usdc(1000)})
 	w.bought("https://a.example/x", "1000", false)
 	w.payer.NoteDecline(pay.Decline{KeyID: w.key.ID, Reason: "hosts"})
 	w.restart()

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // waitersWatch tells when calls begin to wait for answers.
@@ -58,7 +59,7 @@ func newApprovals(t *testing.T, change func(*pay.Options)) *approvals {
 			change(o)
 		}
 	})
-	w.key = must(w.store.SetPolicy(context.Background(), w.key.ID, &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.NewAmount(1000))}))
+	w.key = must(w.store.SetPolicy(context.Background(), w.key.ID, &policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(1000))}))
 	return &approvals{w, watch}
 }
 
@@ -304,8 +305,8 @@ func TestLimitsAfterAnApproval(t *testing.T) {
 	w := newApprovals(t, nil)
 	call := w.call(t.Context(), w.rest(pay.SettlePayer, "https://api.example.com/a", "2500", ""), nil)
 	w.waiting(1)
-	most := pay.CapOf(x402.NewAmount(2000))
-	must(w.store.SetPolicy(context.Background(), w.key.ID, &pay.Policy{MaxPayment: most, RequireApprovalAbove: pay.CapOf(x402.NewAmount(1000))}))
+	most := policy.CapOf(money.New(2000))
+	must(w.store.SetPolicy(context.Background(), w.key.ID, &policy.Policy{MaxPayment: most, RequireApprovalAbove: policy.CapOf(money.New(1000))}))
 	if err := w.answer(w.pending()[0].ID, pay.Approved); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +364,7 @@ func TestApprovalIsForOneUpstream(t *testing.T) {
 	w := newApprovals(t, nil)
 	at := func(upstream string) pay.Request {
 		r := w.rest(pay.SettleSeller, upstream, "2500", "")
-		r.Door, r.HTTP = pay.DoorTransport, &pay.HTTPRequest{Method: "GET", URL: "https://front.example/a"}
+		r.Door, r.HTTP = policy.DoorTransport, &pay.HTTPRequest{Method: "GET", URL: "https://front.example/a"}
 		return r
 	}
 	_, err := w.payer.Open(t.Context(), at("https://one.example/a"))

@@ -10,7 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/purserpay/purser/limits"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -35,7 +37,7 @@ func TestWhatIfIsWhatWouldHaveBeen(t *testing.T) {
 		pol := drawnPolicy(rt)
 		bound.set(pol)
 		declined := map[string]int{}
-		n, sum := 0, x402.Amount{}
+		n, sum := 0, money.Amount{}
 		for i := range rapid.IntRange(1, 25).Draw(rt, "after") {
 			b, wait := drawnBuy(rt)
 			b.url = fmt.Sprintf("%s?n=%d", b.url, i) // no repeat of an earlier one
@@ -43,7 +45,7 @@ func TestWhatIfIsWhatWouldHaveBeen(t *testing.T) {
 			n++
 			if a, err := bound.payer.Open(context.Background(), bound.request(b)); err != nil {
 				declined[rule(err)]++
-				sum = sum.AddSaturated(x402.NewAmount(b.amount))
+				sum = sum.AddSaturated(money.New(b.amount))
 			} else {
 				tx := bound.sellerMoves(a.Payload())
 				a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: tx})
@@ -74,7 +76,7 @@ func TestWhatIfIsWhatWouldHaveBeen(t *testing.T) {
 // drawnBuy draws something to pay for, and the time until the next one.
 func drawnBuy(rt *rapid.T) (buy, time.Duration) {
 	b := buy{
-		door: rapid.SampledFrom([]pay.Door{pay.DoorProxy, pay.DoorTransport}).Draw(rt, "door"),
+		door: rapid.SampledFrom([]policy.Door{policy.DoorProxy, policy.DoorTransport}).Draw(rt, "door"),
 		url:  "https://" + rapid.SampledFrom(modelHosts).Draw(rt, "host") + rapid.SampledFrom([]string{"/a", "/b"}).Draw(rt, "path"),
 		task: rapid.SampledFrom(modelTasks).Draw(rt, "task"), amount: rapid.Uint64Range(1, 30).Draw(rt, "amount"),
 		payTo: rapid.SampledFrom([]string{testSeller, otherSeller}).Draw(rt, "payee"),
@@ -84,15 +86,15 @@ func drawnBuy(rt *rapid.T) (buy, time.Duration) {
 }
 
 // drawnPolicy draws a policy in which every rule may be.
-func drawnPolicy(rt *rapid.T) pay.Policy {
-	limit := func(name string) *pay.Cap {
+func drawnPolicy(rt *rapid.T) policy.Policy {
+	limit := func(name string) *policy.Cap {
 		if n := rapid.Uint64Range(0, 60).Draw(rt, name); n > 0 {
 			return usdc(n)
 		}
 		return nil
 	}
-	budget := func(name string) pay.Budget {
-		return pay.Budget{MaxPayment: limit(name + " payment"), DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
+	budget := func(name string) policy.Budget {
+		return policy.Budget{MaxPayment: limit(name + " payment"), DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
 	}
 	number := func(name string) *int {
 		n := rapid.IntRange(0, 4).Draw(rt, name)
@@ -100,12 +102,12 @@ func drawnPolicy(rt *rapid.T) pay.Policy {
 	}
 	yes := func(name string) bool { return rapid.IntRange(0, 3).Draw(rt, name) == 0 }
 	all := budget("all")
-	pol := pay.Policy{
+	pol := policy.Policy{
 		MaxPayment: all.MaxPayment, DailyBudget: all.DailyBudget, MonthlyBudget: all.MonthlyBudget,
-		PerMinute: number("per minute"), PriceGuard: number("price guard"), Hosts: map[string]pay.Budget{}, Tasks: map[string]pay.Budget{},
+		PerMinute: number("per minute"), PriceGuard: number("price guard"), Hosts: map[string]policy.Budget{}, Tasks: map[string]policy.Budget{},
 	}
 	if yes("doors") {
-		pol.Doors = []pay.Door{rapid.SampledFrom([]pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}).Draw(rt, "door")}
+		pol.Doors = []policy.Door{rapid.SampledFrom([]policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI}).Draw(rt, "door")}
 	}
 	if yes("allowed") {
 		pol.AllowHosts = []string{rapid.SampledFrom([]string{"*.example.com", "api.example.com", "other.org"}).Draw(rt, "allowed host")}
@@ -140,10 +142,10 @@ func TestWhatIfIsBounded(t *testing.T) {
 	start := w.chain.clock()
 	var times []time.Time
 	for n := range 8 {
-		times = append(times, w.settle(buy{door: pay.DoorProxy, url: numbered(n), amount: 5}).Created)
+		times = append(times, w.settle(buy{door: policy.DoorProxy, url: numbered(n), amount: 5}).Created)
 		w.chain.advance(time.Second)
 	}
-	pol := pay.Policy{MaxPayment: usdc(4)}
+	pol := policy.Policy{MaxPayment: usdc(4)}
 	got := must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 3, Reading: time.Hour, Whole: time.Hour}))
 	if got.Payments != 3 || got.Declined.Count != 3 || !got.From.Equal(times[5]) || !got.Until.IsZero() {
 		t.Errorf("of the newest 3: %+v", got)
@@ -170,21 +172,21 @@ func TestWhatIfIsBounded(t *testing.T) {
 func TestWhatIfHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.settle(buy{door: pay.DoorProxy, url: "https://old.example.com/", amount: 5})
+	w.settle(buy{door: policy.DoorProxy, url: "https://old.example.com/", amount: 5})
 	w.chain.advance(48 * time.Hour)
 	since := w.chain.clock()
 	for _, b := range []buy{
-		{door: pay.DoorProxy, url: "https://old.example.com/2", amount: 5},
-		{door: pay.DoorProxy, url: "https://new.example.com/1", amount: 5},
-		{door: pay.DoorProxy, url: "https://new.example.com/2", amount: 5},
-		{door: pay.DoorProxy, url: "https://new.example.com/3", amount: 9},
-		{door: pay.DoorProxy, url: "https://new.example.com/4", amount: 20},
+		{door: policy.DoorProxy, url: "https://old.example.com/2", amount: 5},
+		{door: policy.DoorProxy, url: "https://new.example.com/1", amount: 5},
+		{door: policy.DoorProxy, url: "https://new.example.com/2", amount: 5},
+		{door: policy.DoorProxy, url: "https://new.example.com/3", amount: 9},
+		{door: policy.DoorProxy, url: "https://new.example.com/4", amount: 20},
 	} {
 		w.settle(b)
 		w.chain.advance(time.Second)
 	}
 	on := true
-	got := must(limits.Replay(t.Context(), w.payer, w.key, &pay.Policy{RequireApprovalAbove: usdc(8), RequireApprovalNewHosts: &on, MaxPayment: usdc(10)}, since, limits.Bounds{}))
+	got := must(limits.Replay(t.Context(), w.payer, w.key, &policy.Policy{RequireApprovalAbove: usdc(8), RequireApprovalNewHosts: &on, MaxPayment: usdc(10)}, since, limits.Bounds{}))
 	rules := map[string]int{}
 	for _, r := range got.Asks {
 		rules[r.Rule] = r.Count

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -34,7 +36,7 @@ type Order struct {
 	// Sign: the signed transfer is handed out, and no facilitator is asked.
 	Sign bool
 	// Draw decides how much moves, on each try, or why nothing may.
-	Draw func(Holdings) (x402.Amount, error)
+	Draw func(Holdings) (money.Amount, error)
 }
 
 // Withdrawn says what became of a withdrawal.
@@ -48,7 +50,7 @@ type Withdrawn struct {
 }
 
 // Withdraws reports whether the payment is a withdrawal: its payee is no seller.
-func (p *Payment) Withdraws() bool { return p.Door == DoorOperator }
+func (p *Payment) Withdraws() bool { return p.Door == policy.DoorOperator }
 
 // Withdraw moves money out of a wallet by a payment like any other: it is journaled first, closed by
 // evidence, and made once however often the order comes. It keeps no limits of the wallet's key but
@@ -109,7 +111,7 @@ func (p *Payer) ordered(ctx context.Context, o Order) (Request, error) {
 	if o.Sign || p.opts.Facilitator == nil {
 		settlement = SettleSeller
 	}
-	return Request{Key: k, Door: DoorOperator, Settlement: settlement, URL: WithdrawalURL + o.To.String(), Anew: o.Again, withdrawal: &o}, nil
+	return Request{Key: k, Door: policy.DoorOperator, Settlement: settlement, URL: WithdrawalURL + o.To.String(), Anew: o.Again, withdrawal: &o}, nil
 }
 
 // proposeWithdrawal is propose for a withdrawal.
@@ -150,7 +152,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())
 	row.Host = withdrawalHost
 	b.New = row
-	once := x402.NewAmount(1)
+	once := money.New(1)
 	undecided := Limit{
 		Reservation: Reservation{Counter: undecidedCounter(o.Wallet.ID, of), Amount: once, Release: AtSettled | AtVoid | AtRefusedExpired},
 		Max:         &once, Refusal: &InputError{Field: "withdrawal", Reason: "an equal one has expired, and it is not known yet whether it moved its money. " +
@@ -172,12 +174,12 @@ func undecidedCounter(walletID string, identity Hash) Counter {
 type Holdings struct {
 	Asset x402.Asset
 	// Balance is the chain's word; nil: it is not known, and Unknown says why.
-	Balance *x402.Amount
+	Balance *money.Amount
 	Unknown error
 	// Reserved is for open payments, in the asset's smallest unit.
-	Reserved x402.Amount
+	Reserved money.Amount
 
-	moved x402.Amount // by purser, before Balance was read
+	moved money.Amount // by purser, before Balance was read
 }
 
 // Holdings asks the chain what a wallet has now. ErrNoAddress.
@@ -203,7 +205,7 @@ func (p *Payer) Holdings(ctx context.Context, w Wallet) (Holdings, error) {
 	}
 	ask, cancel := context.WithTimeout(ctx, balanceTime)
 	defer cancel()
-	var have x402.Amount
+	var have money.Amount
 	if h.Unknown = p.CheckChain(ask, n, h.Asset); h.Unknown == nil {
 		have, h.Unknown = p.opts.Chain.Balance(ask, n, h.Asset, *w.Address)
 	}
@@ -219,12 +221,12 @@ func (p *Payer) Holdings(ctx context.Context, w Wallet) (Holdings, error) {
 }
 
 // Free returns what can be withdrawn. It is not known while the balance is not.
-func (h Holdings) Free() (free x402.Amount, known bool) {
+func (h Holdings) Free() (free money.Amount, known bool) {
 	if h.Balance == nil {
 		return free, false
 	}
 	if free, under := h.Balance.Sub(h.Reserved); !under {
 		return free, true
 	}
-	return x402.Amount{}, true
+	return money.Amount{}, true
 }

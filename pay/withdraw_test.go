@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -17,14 +19,14 @@ import (
 // purse is a chain on which a wallet has less after each transfer.
 type purse struct {
 	*truth
-	had x402.Amount
+	had money.Amount
 }
 
-func (c purse) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c purse) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
-		return x402.Amount{}, errors.New("rpc down")
+		return money.Amount{}, errors.New("rpc down")
 	}
 	left, _ := c.had.Sub(c.sums)
 	return left, nil
@@ -33,7 +35,7 @@ func (c purse) Balance(context.Context, x402.Network, x402.Asset, x402.Address) 
 // newPurse makes a world whose wallet holds an amount.
 func newPurse(t testing.TB, had uint64, change func(*pay.Options)) *world {
 	return newWorld(t, func(o *pay.Options) {
-		o.Chain = purse{o.Chain.(*truth), x402.NewAmount(had)}
+		o.Chain = purse{o.Chain.(*truth), money.New(had)}
 		if change != nil {
 			change(o)
 		}
@@ -42,10 +44,10 @@ func newPurse(t testing.TB, had uint64, change func(*pay.Options)) *world {
 
 var owner = must(x402.ParseAddress("0x2222222222222222222222222222222222222222"))
 
-func some(n uint64) *x402.Amount { return new(x402.NewAmount(n)) }
+func some(n uint64) *money.Amount { return new(money.New(n)) }
 
 // order is a withdrawal from the wallet; nil: of all.
-func (w *world) order(amount *x402.Amount) treasury.Withdrawal {
+func (w *world) order(amount *money.Amount) treasury.Withdrawal {
 	return treasury.Withdrawal{Wallet: w.store.wallet(), To: owner, Amount: amount}
 }
 
@@ -110,7 +112,7 @@ func TestWithdrawalIsMadeOnceWhateverFails(t *testing.T) {
 		{"", "moved-unclear"},
 		{"", "pending"},
 	} {
-		for _, amount := range []*x402.Amount{nil, some(400)} {
+		for _, amount := range []*money.Amount{nil, some(400)} {
 			t.Run(c.verify+c.settle, func(t *testing.T) {
 				t.Parallel()
 				w := newPurse(t, 400, nil)
@@ -268,7 +270,7 @@ func TestEqualWithdrawalsAtOnceAreOne(t *testing.T) {
 func TestWithdrawalsKeepNoLimitsOfTheKey(t *testing.T) {
 	t.Parallel()
 	w := newPurse(t, 1000, func(o *pay.Options) {
-		o.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(1)), Doors: []pay.Door{pay.DoorProxy}}
+		o.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(1)), Doors: []policy.Door{policy.DoorProxy}}
 		o.Failures = pay.FailureBounds{PerMinute: 1}
 	})
 	ctx := pay.WithActor(context.Background(), pay.Operator("ann"))

@@ -18,8 +18,10 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -29,7 +31,7 @@ type truth struct {
 	mu    sync.Mutex
 	now   time.Time
 	moved map[x402.Nonce]string // nonce -> transaction
-	sums  x402.Amount
+	sums  money.Amount
 	lag   time.Duration // how far the RPC's safe block is behind
 	down  bool          // the RPC does not answer
 	mute  bool          // it answers, but not what became of an authorization
@@ -42,7 +44,7 @@ type truth struct {
 	asks  []pay.UsedQuery
 	// allowance bounds what Permit2 may move, of any wallet.
 	allowance uint64
-	charged   map[x402.Nonce]x402.Amount // what moved, where it is not the authorization's value
+	charged   map[x402.Nonce]money.Amount // what moved, where it is not the authorization's value
 }
 
 // moved is an authorization that was used.
@@ -104,27 +106,27 @@ func (c *truth) identity(n x402.Network) (pay.ChainIdentity, error) {
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: c.gen}, nil
 }
 
-func (c *truth) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
-	return x402.NewAmount(1_000_000_000), nil
+func (c *truth) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
+	return money.New(1_000_000_000), nil
 }
 
 // Allowance tells what Permit2 may move.
-func (c *truth) Allowance(context.Context, x402.Network, x402.Asset, x402.Address, x402.Address) (x402.Amount, error) {
+func (c *truth) Allowance(context.Context, x402.Network, x402.Asset, x402.Address, x402.Address) (money.Amount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
-		return x402.Amount{}, errors.New("rpc down")
+		return money.Amount{}, errors.New("rpc down")
 	}
-	return x402.NewAmount(c.allowance), nil
+	return money.New(c.allowance), nil
 }
 
 // charge executes an authorization of scheme upto as its facilitator would.
 func (c *truth) charge(a x402.Authorization, amount uint64) (string, error) {
 	c.mu.Lock()
 	if c.charged == nil {
-		c.charged = map[x402.Nonce]x402.Amount{}
+		c.charged = map[x402.Nonce]money.Amount{}
 	}
-	c.charged[a.Nonce] = x402.NewAmount(amount)
+	c.charged[a.Nonce] = money.New(amount)
 	c.mu.Unlock()
 	return c.move(a)
 }
@@ -150,7 +152,7 @@ func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	if used && c.lag > 0 && safe.Before(time.Unix(int64(q.Authorization.ValidBefore), 0)) {
 		return pay.Trace{Chain: id, SafeTime: safe, KeptHash: kept}, nil
 	}
-	var amount x402.Amount
+	var amount money.Amount
 	if used {
 		amount = q.Authorization.Value
 		if less, upto := c.charged[q.Authorization.Nonce]; upto {
@@ -379,7 +381,7 @@ func challengeFor(t testing.TB, resource, amount string) x402.Challenge {
 
 func (w *world) rest(settlement pay.Settlement, url, amount, idem string) pay.Request {
 	return pay.Request{
-		Key: w.key, Door: pay.DoorAPI, Settlement: settlement, Challenge: challenge(w.t, amount), URL: url, IdempotencyKey: idem,
+		Key: w.key, Door: policy.DoorAPI, Settlement: settlement, Challenge: challenge(w.t, amount), URL: url, IdempotencyKey: idem,
 	}
 }
 
@@ -388,7 +390,7 @@ func (w *world) proxied(url, amount, idem string) pay.Request {
 	if u, err := neturl.Parse(url); err == nil && !strings.HasSuffix(u.Hostname(), ".example.com") {
 		r.Challenge = challengeFor(w.t, url, amount)
 	}
-	r.Door, r.HTTP = pay.DoorProxy, &pay.HTTPRequest{Method: "GET", URL: url}
+	r.Door, r.HTTP = policy.DoorProxy, &pay.HTTPRequest{Method: "GET", URL: url}
 	return r
 }
 
@@ -514,4 +516,4 @@ func (m *memStore) restored() pay.Restore { return *must(m.Restored(context.Back
 func (m *memStore) wallet() pay.Wallet { return must(m.AllWallets(context.Background(), "", 1))[0] }
 
 // count sets a counter, as if much had been counted already.
-func (m *memStore) count(c pay.Counter, n uint64) { m.SetCounter(c, x402.NewAmount(n)) }
+func (m *memStore) count(c pay.Counter, n uint64) { m.SetCounter(c, money.New(n)) }

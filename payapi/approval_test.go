@@ -9,6 +9,7 @@ import (
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // heldCalls tells of calls that begin to wait for an answer.
@@ -31,7 +32,7 @@ func newHeld(t *testing.T, wait time.Duration) (w *world, secret string, waits <
 		s.pay.ApprovalWait, s.pay.Observer = wait, calls
 		s.api.Admission = admission.Options{Concurrent: 1}
 	})
-	_, secret = w.limited(pay.Policy{RequireApprovalAbove: most(10)})
+	_, secret = w.limited(policy.Policy{RequireApprovalAbove: most(10)})
 	return w, secret, calls.waits
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -141,7 +142,7 @@ func TestCorrectionAndTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := w.payer.Pay(t.Context(), pay.Request{
-		Key: key, Door: pay.DoorAPI, Task: "night-run", Settlement: pay.SettlePayer, Challenge: challenge, URL: bought,
+		Key: key, Door: policy.DoorAPI, Task: "night-run", Settlement: pay.SettlePayer, Challenge: challenge, URL: bought,
 	})
 	if err != nil {
 		t.Fatal(err)

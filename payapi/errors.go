@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -170,7 +171,7 @@ func (a *API) problemFor(err error) (int, problem, int) {
 // approvalProblem returns the body for a payment that a person must approve first, or has denied.
 func approvalProblem(e *pay.ApprovalError) problem {
 	body := problem{Error: textPolicy, Rule: e.Rule(), Detail: e.Detail()}
-	body.Price = pay.Money(e.Approval.Terms.Amount)
+	body.Price = money.Text(e.Approval.Terms.Amount)
 	if id := e.Approval.ID; id != "" {
 		body.Approval = &approvalView{ID: id, Expires: e.Approval.Expires.UTC().Format(time.RFC3339)}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // createKey serves POST /api-keys.
@@ -62,7 +63,7 @@ func (a *API) keyRequest(r *http.Request, f fields) (want books.KeyRequest, err 
 	switch {
 	case !named && !planned:
 		if a.internalCaller(r) { // the holder of the secret answers for the key: see pay.Key.Relays
-			want.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}}
+			want.Policy = &policy.Policy{Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}}
 		}
 		return want, nil
 	case !a.internalCaller(r):

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // limitList is the body of GET /v1/limits: what holds for the key at one door, and what is left.
 type limitList struct {
-	Door        pay.Door       `json:"door"`
+	Door        policy.Door    `json:"door"`
 	Pays        bool           `json:"pays"` // not paused, and the door is open to the key
 	Limits      []limitUse     `json:"limits"`
 	PerMinute   *int           `json:"perMinute,omitempty"`
@@ -47,13 +49,13 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	door := pay.DoorAPI
+	door := policy.DoorAPI
 	if asked, given, err := pg.only("door"); err != nil {
 		return reply{}, err
 	} else if given {
-		door = pay.Door(asked)
+		door = policy.Door(asked)
 	}
-	if !slices.Contains([]pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}, door) {
+	if !slices.Contains([]policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, door) {
 		return reply{}, badRequest("Invalid door", "api, proxy or transport")
 	}
 	used, err := a.payer.Limits(r.Context(), key, door)
@@ -74,9 +76,9 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 		AllowHosts: pol.AllowHosts, DenyHosts: pol.DenyHosts, AllowPayees: pol.AllowPayees, DenyPayees: pol.DenyPayees,
 	}
 	for i, u := range used {
-		list.Limits[i] = limitUse{Rule: u.Rule, Of: u.Of, Limit: pay.Money(u.Limit)}
+		list.Limits[i] = limitUse{Rule: u.Rule, Of: u.Of, Limit: money.Text(u.Limit)}
 		if u.Left != nil {
-			list.Limits[i].Spent, list.Limits[i].Left = pay.Money(*u.Spent), pay.Money(*u.Left)
+			list.Limits[i].Spent, list.Limits[i].Left = money.Text(*u.Spent), money.Text(*u.Left)
 			list.Limits[i].Resets = u.Resets.Format(time.RFC3339)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // A failing facilitator gets no new payments for a while, and none is journaled. Payments that were
@@ -91,7 +91,7 @@ func TestFailingFacilitatorIsTried(t *testing.T) {
 	buy().is(402, verifyFailed).want("payment", nil)
 	w.clock.advance(5 * time.Second)
 	// A payment that is refused for another reason gives the probe back.
-	_, poor := w.limited(pay.Policy{DailyBudget: most(1)})
+	_, poor := w.limited(policy.Policy{DailyBudget: most(1)})
 	w.call("POST", "/v1/pay", poor, order(5)).is(402, refusedByPolicy).want("rule", "daily-budget")
 	goOn, asked := make(chan struct{}), make(chan struct{}, 1)
 	w.facilitator.onVerify(func(rw http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -160,7 +162,7 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	if want.Challenge, err = decodeChallenge(header); err != nil {
 		return want, err
 	}
-	want.Door = pay.DoorAPI
+	want.Door = policy.DoorAPI
 	if want.URL, err = requestURL(f, want.Challenge); err != nil {
 		return want, err
 	}
@@ -183,12 +185,12 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 
 // maxAmount reads the most that the caller wants to pay. It refuses an unreadable text: the caller counts
 // on it.
-func maxAmount(r *http.Request) (*x402.Amount, error) {
+func maxAmount(r *http.Request) (*money.Amount, error) {
 	values := r.Header.Values("Purser-Max-Amount")
 	if len(values) == 0 {
 		return nil, nil
 	}
-	most, err := pay.ParseMoney(strings.Join(values, ","))
+	most, err := money.ParseText(strings.Join(values, ","))
 	if err != nil {
 		return nil, badRequest("Invalid Purser-Max-Amount", "one amount of USDC such as 0.05")
 	}
@@ -243,7 +245,7 @@ func checkHost(valid string) error {
 	if err != nil {
 		return err
 	}
-	return pay.CheckHost(u)
+	return policy.CheckHost(u)
 }
 
 // idempotencyKey reads the caller's key. It refuses an empty key, because the caller would not get

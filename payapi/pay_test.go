@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -262,7 +264,7 @@ func TestPayPolicy(t *testing.T) {
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"payTo": own}))}).
 		is(402, refused).want("rule", "own-wallet").want("payment", nil)
 
-	restricted := func(p pay.Policy) string {
+	restricted := func(p policy.Policy) string {
 		_, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &p})
 		if err != nil {
 			t.Fatal(err)
@@ -270,11 +272,11 @@ func TestPayPolicy(t *testing.T) {
 		w.call("POST", "/wallets", secret, nil).is(201, "")
 		return secret
 	}
-	proxyOnly := restricted(pay.Policy{Doors: []pay.Door{pay.DoorProxy}})
+	proxyOnly := restricted(policy.Policy{Doors: []policy.Door{policy.DoorProxy}})
 	w.call("POST", "/v1/pay", proxyOnly, order(1)).is(402, refused).want("rule", "doors")
 	w.call("GET", "/v1/spend", proxyOnly, nil).is(200, "")
-	most := x402.NewAmount(100)
-	limited := restricted(pay.Policy{MaxPayment: pay.CapOf(most), DailyBudget: pay.CapOf(most)})
+	most := money.New(100)
+	limited := restricted(policy.Policy{MaxPayment: policy.CapOf(most), DailyBudget: policy.CapOf(most)})
 	a := w.call("POST", "/v1/pay", limited, order(101)).is(402, refused).want("rule", "per-payment")
 	if a.text("detail") == "" {
 		t.Error(a.raw)
@@ -413,8 +415,8 @@ func TestDeclinedIsTold(t *testing.T) {
 	t.Parallel()
 	told := make(chan pay.Decline, 1)
 	w := newWorld(t, func(s *setup) { s.api.Declined = func(d pay.Decline) { told <- d } })
-	most := x402.NewAmount(100)
-	k, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &pay.Policy{MaxPayment: pay.CapOf(most)}})
+	most := money.New(100)
+	k, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &policy.Policy{MaxPayment: policy.CapOf(most)}})
 	if err != nil {
 		t.Fatal(err)
 	}

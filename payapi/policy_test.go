@@ -11,16 +11,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 const refusedByPolicy = "Payment refused by policy"
 
-func most(n uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(n)) }
+func most(n uint64) *policy.Cap { return policy.CapOf(money.New(n)) }
 
 // limited makes a key with a policy and a wallet.
-func (w *world) limited(pol pay.Policy) (key pay.Key, secret string) {
+func (w *world) limited(pol policy.Policy) (key pay.Key, secret string) {
 	w.t.Helper()
 	key, secret, err := w.books.CreateKey(w.t.Context(), books.KeyRequest{Policy: &pol})
 	if err != nil {
@@ -39,9 +41,9 @@ func TestThousandPaymentsAgainstOneBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for rule, pol := range map[string]pay.Policy{
+	for rule, pol := range map[string]policy.Policy{
 		"daily-budget":        {DailyBudget: most(fit * price)},
-		"host-monthly-budget": {Hosts: map[string]pay.Budget{"*.example.com": {MonthlyBudget: most(fit*price + price - 1)}}, AllowPayees: []x402.Address{payee}},
+		"host-monthly-budget": {Hosts: map[string]policy.Budget{"*.example.com": {MonthlyBudget: most(fit*price + price - 1)}}, AllowPayees: []x402.Address{payee}},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
@@ -97,10 +99,10 @@ func TestRulesOnREST(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, secret := w.limited(pay.Policy{DenyHosts: []string{"evil.org"}})
+	key, secret := w.limited(policy.Policy{DenyHosts: []string{"evil.org"}})
 	w.call("POST", "/v1/pay", secret, order(1)).is(402, refusedByPolicy).want("rule", "payees").want("payment", nil)
 	three := 3
-	if _, err := w.books.SetPolicy(t.Context(), key.ID, &pay.Policy{
+	if _, err := w.books.SetPolicy(t.Context(), key.ID, &policy.Policy{
 		DenyHosts: []string{"evil.org"}, AllowPayees: []x402.Address{payee}, PriceGuard: &three,
 	}); err != nil {
 		t.Fatal(err)
@@ -131,7 +133,7 @@ func TestSpendByTask(t *testing.T) {
 	for i := range 9 {
 		task := []string{"night-run", "", "crawl.2"}[i%3]
 		a, err := w.payer.Pay(t.Context(), pay.Request{
-			Key: key, Door: pay.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge, URL: bought + "?n=" + strconv.Itoa(i),
+			Key: key, Door: policy.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge, URL: bought + "?n=" + strconv.Itoa(i),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -20,8 +21,8 @@ func (u *unmoved) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: "0x" + strings.Repeat("01", 32)}, nil
 }
 
-func (u *unmoved) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
-	return x402.NewAmount(1_000_000), nil
+func (u *unmoved) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
+	return money.New(1_000_000), nil
 }
 
 func (u *unmoved) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {

@@ -3,6 +3,7 @@ package payapi
 import (
 	"net/http"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -44,7 +45,7 @@ func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
 		t = q.Earlier.Terms
 	}
 	result := quoteResult{
-		Amount: t.Amount.String(), Price: pay.Money(t.Amount), Currency: "USDC", Network: t.Network,
+		Amount: t.Amount.String(), Price: money.Text(t.Amount), Currency: "USDC", Network: t.Network,
 		Asset: t.Asset.String(), PayTo: t.PayTo.String(),
 	}
 	if q.Earlier != nil {

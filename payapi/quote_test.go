@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -14,8 +15,8 @@ import (
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	budget := x402.NewAmount(100)
-	_, key := w.limited(pay.Policy{DailyBudget: pay.CapOf(budget)})
+	budget := money.New(100)
+	_, key := w.limited(policy.Policy{DailyBudget: policy.CapOf(budget)})
 	wallet := w.call("GET", "/wallets/me", key, nil).is(200, "").list("wallets")[0]["address"]
 	for range 3 { // together above the budget: none takes of it
 		w.call("POST", "/v1/quote", key, order(60, "task", "nightly")).is(200, "").
@@ -108,11 +109,11 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most, per := x402.NewAmount(1_000_000), 7
-	_, key := w.limited(pay.Policy{
-		MaxPayment: pay.CapOf(x402.NewAmount(100_000)), DailyBudget: pay.CapOf(most), PerMinute: &per,
-		Tasks: map[string]pay.Budget{"nightly": {MonthlyBudget: pay.CapOf(most)}},
-		Hosts: map[string]pay.Budget{"api.example.com": {DailyBudget: pay.CapOf(most)}}, AllowPayees: []x402.Address{payee},
+	most, per := money.New(1_000_000), 7
+	_, key := w.limited(policy.Policy{
+		MaxPayment: policy.CapOf(money.New(100_000)), DailyBudget: policy.CapOf(most), PerMinute: &per,
+		Tasks: map[string]policy.Budget{"nightly": {MonthlyBudget: policy.CapOf(most)}},
+		Hosts: map[string]policy.Budget{"api.example.com": {DailyBudget: policy.CapOf(most)}}, AllowPayees: []x402.Address{payee},
 	})
 	w.call("POST", "/v1/pay", key, order(60_000, "task", "nightly")).is(200, "")
 	now := w.clock.now().UTC()

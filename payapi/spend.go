@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // spendEvent is a spend event with the payment that it comes from. A correction names the corrected
@@ -42,7 +43,7 @@ func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if given && !pay.ValidTask(task) {
+	if given && !policy.ValidTask(task) {
 		return reply{}, badRequest("Invalid task", "1 to 64 characters of A-Z a-z 0-9 . _ -")
 	}
 	events, open, err := a.books.Spend(r.Context(), key, pay.SpendQuery{Task: task, Before: pg.before, Limit: pg.limit})

@@ -15,21 +15,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // callOf wants to pay 5 units of a key's daily budget.
 func callOf(k pay.Key, now time.Time) *pay.Begin {
 	id := uuid.Must(uuid.NewV7()).String()
-	five, one, most := x402.NewAmount(5), x402.NewAmount(1), x402.NewAmount(1<<60)
+	five, one, most := money.New(5), money.New(1), money.New(1<<60)
 	n, sum := pay.PendingCounters(k.ID)
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
+	limit := func(c pay.Counter, amount money.Amount, release pay.Release) pay.Limit {
 		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}, Max: &most}
 	}
 	row := &pay.Payment{
-		ID: id, KeyID: k.ID, Door: pay.DoorProxy, RequestURL: "https://api.example.com/v1/data?id=" + id, Host: "api.example.com",
+		ID: id, KeyID: k.ID, Door: policy.DoorProxy, RequestURL: "https://api.example.com/v1/data?id=" + id, Host: "api.example.com",
 		Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five},
 		Currency: "USDC", WalletID: "w", Created: now, State: pay.Open,
 		Fingerprint: pay.HashOf("f", id), Identity: pay.HashOf("i", id),

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // sheetSize bounds the bytes of a sheet: the row with the counters that one lock guards and that changed last. An
@@ -130,7 +130,7 @@ func takeCounter(s *state, f *answer) error {
 	if s.find(name) != nil || !s.holds(lock) {
 		return nil
 	}
-	amount, err := x402.ParseAmount(f.id)
+	amount, err := money.Parse(f.id)
 	if err != nil {
 		return fmt.Errorf("counter %s: %w", name, err)
 	}
@@ -148,19 +148,19 @@ func (s *state) expects(c pay.Counter) bool {
 }
 
 // counter reads a counter whose lock the batch has: errAsk, errLocks.
-func (s *state) counter(c pay.Counter) (x402.Amount, error) {
+func (s *state) counter(c pay.Counter) (money.Amount, error) {
 	if h := s.find(c); h != nil {
 		return h.Amount, nil
 	}
 	lock := s.lockOf(c)
 	if err := s.needs(lock); err != nil {
-		return x402.Amount{}, err
+		return money.Amount{}, err
 	}
 	if _, err := s.ask(askSheet, lock, ""); err != nil {
-		return x402.Amount{}, err
+		return money.Amount{}, err
 	}
 	_, err := s.ask(askCounter, string(c), "")
-	return x402.Amount{}, err // none has it: zero
+	return money.Amount{}, err // none has it: zero
 }
 
 // arrange decides which counters stand in the sheet, those that were touched last in front. It returns those that must be
@@ -200,7 +200,7 @@ func (sh *sheet) arrange() (over []held, gone array[[]byte]) {
 }
 
 // Counter reads a counter.
-func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, err error) {
+func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount money.Amount, err error) {
 	var row []byte
 	var apart *string
 	err = get(ctx, d.pool, nil, `SELECT (SELECT counters FROM sheets WHERE name = $1), (SELECT amount::text FROM other_counters WHERE name = $2)`,
@@ -209,7 +209,7 @@ func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, er
 		return amount, err
 	}
 	if apart != nil {
-		return x402.ParseAmount(*apart)
+		return money.Parse(*apart)
 	}
 	list, err := codec.DecodeCounters(row)
 	if i := slices.IndexFunc(list, func(v codec.CounterValue) bool { return v.Counter == c }); i >= 0 {
@@ -219,7 +219,7 @@ func (d *DB) Counter(ctx context.Context, c pay.Counter) (amount x402.Amount, er
 }
 
 // VisitCounters visits the counters above zero whose names begin with a prefix.
-func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	lock := ""
 	if key, complete := prefix.Key(); complete {
 		lock = keyLock(key)
@@ -262,7 +262,7 @@ func visitCounters(ctx context.Context, q querier, prefix pay.Counter, lock stri
 		}
 		if apart != nil {
 			c := pay.Counter(name)
-			amount, err := x402.ParseAmount(*apart)
+			amount, err := money.Parse(*apart)
 			if err == nil {
 				err = before(c)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -336,8 +336,8 @@ func sumsOf(text string) (d pay.WalletDay, err error) {
 	}
 	for i, s := range []*pay.Sum{&d.Spent, &d.Withdrawn} {
 		count, countErr := strconv.Atoi(parts[3*i])
-		amount, amountErr := x402.ParseAmount(parts[3*i+1])
-		back, backErr := x402.ParseAmount(parts[3*i+2])
+		amount, amountErr := money.Parse(parts[3*i+1])
+		back, backErr := money.Parse(parts[3*i+2])
 		*s = pay.Sum{Count: count, Amount: amount, Corrected: back}
 		err = errors.Join(err, countErr, amountErr, backErr)
 	}

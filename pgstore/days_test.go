@@ -12,9 +12,9 @@ import (
 
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
-	"github.com/purserpay/purser/x402"
 )
 
 // noonOf returns the noon of today. Tests count days from it, whatever the time is when they end.
@@ -40,7 +40,7 @@ func spends(t *testing.T, d *pgstore.DB, k pay.Key, host, walletID string, at ti
 func spentOn(t *testing.T, d *pgstore.DB, k pay.Key, day time.Time, wallets ...string) (list [3]int) {
 	t.Helper()
 	add := func(i int, s pay.Sum) {
-		if want := x402.NewAmount(5 * uint64(s.Count)); s.Amount != want { //nolint:gosec // small
+		if want := money.New(5 * uint64(s.Count)); s.Amount != want { //nolint:gosec // small
 			t.Errorf("%d payments of 5 add up to %s", s.Count, s.Amount)
 		}
 		list[i] += s.Count

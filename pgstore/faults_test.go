@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
-	"github.com/purserpay/purser/x402"
 )
 
 var errBudget = errors.New("budget is used up")
@@ -49,7 +49,7 @@ func TestBudgetThroughLostConnections(t *testing.T) {
 			lost.Add(server.EndConnections(t))
 		}
 	})
-	most := x402.NewAmount(5 * payments)
+	most := money.New(5 * payments)
 	day := time.Now()
 	// Each try of a purchase has a payment of its own, as package pay makes it.
 	call := func(name string) *pay.Begin {

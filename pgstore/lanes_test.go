@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/policy"
 )
 
 // What callers queue before those of the last batch have their answers goes into one batch.
@@ -52,7 +53,7 @@ func TestCallThatJoinsSeesChanges(t *testing.T) {
 	}
 	begin := func() error {
 		b := callOf(k, d.Now())
-		b.Policy, b.PolicyRevision, b.OrganizationID, b.Plan, b.WalletOwner = new(pay.Policy), k.PolicyRevision, k.OrganizationID, pay.PlanFree, k.ID
+		b.Policy, b.PolicyRevision, b.OrganizationID, b.Plan, b.WalletOwner = new(policy.Policy), k.PolicyRevision, k.OrganizationID, pay.PlanFree, k.ID
 		_, err := d.Begin(t.Context(), b)
 		return err
 	}

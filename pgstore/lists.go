@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -187,7 +187,7 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 		if !f.From.IsZero() && pay.DayOf(at).Before(pay.DayOf(f.From)) || !f.To.IsZero() && pay.DayOf(at).After(pay.DayOf(f.To)) {
 			return nil
 		}
-		amount, err := x402.ParseAmount(moved)
+		amount, err := money.Parse(moved)
 		t.Add(currency, pay.Sum{Count: 1, Amount: amount})
 		if t.Since.IsZero() || at.Before(t.Since) {
 			t.Since = at

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
-	"github.com/purserpay/purser/x402"
 )
 
 // held runs a statement in a transaction that stays open until release is called.
@@ -56,8 +56,8 @@ func TestRevivalTakesItsLocks(t *testing.T) {
 	url := fresh(t, pgtest.Start(t))
 	a, b := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
 	k1, k2 := keyOn(t, a), keyOn(t, a)
-	most := x402.NewAmount(1 << 60)
-	shared := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter("org/acme", a.Now()), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}, Max: &most}
+	most := money.New(1 << 60)
+	shared := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter("org/acme", a.Now()), Amount: money.New(1), Release: pay.ReleasePlace}, Max: &most}
 	first := callOf(k1, a.Now())
 	first.Place = shared
 	begun, err := a.Begin(t.Context(), first)
@@ -95,7 +95,7 @@ func TestRevivalTakesItsLocks(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n, err := a.Counter(t.Context(), shared.Counter); err != nil || n != x402.NewAmount(2) {
+	if n, err := a.Counter(t.Context(), shared.Counter); err != nil || n != money.New(2) {
 		t.Errorf("two payments hold %s places, %v", n, err)
 	}
 	if err := a.Check(t.Context()); err != nil {

@@ -11,8 +11,10 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -48,8 +50,8 @@ func (l *ledger) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: genesis}, nil
 }
 
-func (l *ledger) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
-	return x402.NewAmount(1_000_000), nil
+func (l *ledger) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
+	return money.New(1_000_000), nil
 }
 
 func (l *ledger) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
@@ -118,7 +120,7 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _, err := b.CreateKey(t.Context(), books.KeyRequest{Policy: &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(15))}})
+	key, _, err := b.CreateKey(t.Context(), books.KeyRequest{Policy: &policy.Policy{DailyBudget: policy.CapOf(money.New(15))}})
 	if err == nil {
 		_, err = b.CreateWallet(t.Context(), key, "base")
 	}
@@ -134,7 +136,7 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		return payer.Open(t.Context(), pay.Request{
-			Key: key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
+			Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
 		})
 	}
 	begin := func(page string) *pay.Attempt {

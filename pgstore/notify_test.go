@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -90,7 +91,7 @@ func TestSecondCallerOnAnotherNode(t *testing.T) {
 			}
 			const page = "https://api.example.com/r"
 			r := pay.Request{
-				Key: key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: page, IdempotencyKey: "order 1",
+				Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: page, IdempotencyKey: "order 1",
 				HTTP: &pay.HTTPRequest{Method: "GET", URL: page},
 			}
 			for i := range 5 {

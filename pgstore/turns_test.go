@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storetest"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // turns is a store of several nodes on one database. Each of the calls that decide about money goes to
@@ -48,13 +49,13 @@ func (s *turns) Payment(ctx context.Context, id string) (*pay.Payment, error) {
 	return s.node().Payment(ctx, id)
 }
 
-func (s *turns) Counter(ctx context.Context, c pay.Counter) (x402.Amount, error) {
+func (s *turns) Counter(ctx context.Context, c pay.Counter) (money.Amount, error) {
 	return s.node().Counter(ctx, c)
 }
 
 func (s *turns) Key(ctx context.Context, id string) (pay.Key, error) { return s.node().Key(ctx, id) }
 
-func (s *turns) SetPolicy(ctx context.Context, id string, p *pay.Policy) (pay.Key, error) {
+func (s *turns) SetPolicy(ctx context.Context, id string, p *policy.Policy) (pay.Key, error) {
 	return s.node().SetPolicy(ctx, id, p)
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
-	"github.com/purserpay/purser/x402"
 )
 
 // run runs statements in the schema of a URL, and reads a number with the last one.
@@ -90,7 +90,7 @@ func TestUpgradeKeepsCounters(t *testing.T) {
 	run(t, url, statements...)
 	d = node(t, pgstore.Options{URL: url})
 	n, _ := pay.PendingCounters(k.ID)
-	if open, err := d.Counter(t.Context(), n); err != nil || open != x402.NewAmount(2) {
+	if open, err := d.Counter(t.Context(), n); err != nil || open != money.New(2) {
 		t.Errorf("%s payments are open, %v", open, err)
 	}
 	if _, _, err := d.Record(t.Context(), settledOf(first)); err != nil {
@@ -117,14 +117,14 @@ func TestCountersApart(t *testing.T) {
 	url := fresh(t, pgtest.Start(t))
 	d := node(t, pgstore.Options{URL: url})
 	k := keyOn(t, d)
-	most := x402.NewAmount(3)
+	most := money.New(3)
 	counter := func(i int) pay.Counter {
 		return pay.Counter(fmt.Sprintf("task-day/%s/task %d/USDC/2026-11-15", k.ID, i))
 	}
 	pays := func(i int) error {
 		b := callOf(k, d.Now())
 		b.Limits = append(b.Limits, pay.Limit{
-			Reservation: pay.Reservation{Counter: counter(i), Amount: x402.NewAmount(1), Release: pay.ReleaseBudget}, Max: &most, Refusal: errRefused,
+			Reservation: pay.Reservation{Counter: counter(i), Amount: money.New(1), Release: pay.ReleaseBudget}, Max: &most, Refusal: errRefused,
 		})
 		_, err := d.Begin(t.Context(), b)
 		return err
@@ -143,7 +143,7 @@ func TestCountersApart(t *testing.T) {
 		}
 	}
 	seen := 0
-	err := d.VisitCounters(t.Context(), pay.Counter("task-day/"+k.ID+"/"), func(_ pay.Counter, amount x402.Amount) bool {
+	err := d.VisitCounters(t.Context(), pay.Counter("task-day/"+k.ID+"/"), func(_ pay.Counter, amount money.Amount) bool {
 		if seen++; amount != most {
 			t.Errorf("a task has spent %s", amount)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -124,9 +125,9 @@ func (v view) Plan(orgID string) (pay.PlanName, error) {
 	return v.plans[orgID], nil
 }
 
-func (v view) Counter(c pay.Counter) (x402.Amount, error) { return v.counter(c) }
+func (v view) Counter(c pay.Counter) (money.Amount, error) { return v.counter(c) }
 
-func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	key, complete := prefix.Key()
 	if !complete {
 		return fmt.Errorf("counters %s: several locks guard them", prefix)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
-	"github.com/purserpay/purser/x402"
 )
 
 // work is the transaction of one rule within a batch. It reads the state of the batch, and changes that only once the
@@ -108,7 +108,7 @@ func (w *work) PutEvent(p *pay.Payment, e *pay.SpendEvent) error {
 }
 
 // PutCounter replaces the amount of a counter.
-func (w *work) PutCounter(c pay.Counter, _, is x402.Amount) error {
+func (w *work) PutCounter(c pay.Counter, _, is money.Amount) error {
 	return w.then(func() { w.sheet(w.lockOf(c)).set(codec.CounterValue{Counter: c, Amount: is}) })
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -74,10 +75,10 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	}
 	told := text // in headers, which logs have
 	if p.SellerSaid != "" {
-		text += ". The seller said: " + pay.QuoteWords(p.SellerSaid)
+		text += ". The seller said: " + words.Quote(p.SellerSaid)
 	}
-	if word := pay.ReasonIn(p.SellerSaid); word != "" {
-		told += ". The seller said: " + pay.QuoteWords(word)
+	if word := words.ReasonIn(p.SellerSaid); word != "" {
+		told += ". The seller said: " + words.Quote(word)
 	}
 	t.takeChallenge(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told))
 	h := resp.Header
@@ -103,7 +104,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.withhold(req, resp, p, m.earlier, d.unseen, "402 after the payment was sent", "seller", pay.ReasonIn(p.SellerSaid))
+		t.withhold(req, resp, p, m.earlier, d.unseen, "402 after the payment was sent", "seller", words.ReasonIn(p.SellerSaid))
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 		keepPrivate(resp.Header)
@@ -116,8 +117,8 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		if d.later {
 			told += ", so more is to come; repeat the same request for it"
 		}
-		if word := pay.ReasonIn(p.SellerSaid); word != "" && d.said != "" {
-			told += " and said: " + pay.QuoteWords(word)
+		if word := words.ReasonIn(p.SellerSaid); word != "" && d.said != "" {
+			told += " and said: " + words.Quote(word)
 		}
 		if empty := p.EmptyWallet(); empty != "" && d.said != "" {
 			told += "; " + empty

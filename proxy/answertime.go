@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // maxAnnounced bounds what a client can announce as the time that it waits for an answer.
@@ -51,7 +51,7 @@ type answerTime struct {
 // answerTime begins the time of a request. A reverse proxy has bounds of its own, which are the operator's.
 func (t *Transport) answerTime(req *http.Request) *answerTime {
 	a := &answerTime{ctx: req.Context(), bound: max(t.payer.SendTimeout(), announced(req.Header))}
-	if t.door == pay.DoorProxy {
+	if t.door == policy.DoorProxy {
 		ctx, stop := context.WithCancelCause(a.ctx) // once there is an answer, the client's context ends it
 		a.ctx, a.timer = ctx, time.AfterFunc(math.MaxInt64, func() {
 			if !a.answered.Load() {

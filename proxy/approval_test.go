@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
-	"github.com/purserpay/purser/x402"
 )
 
 // heldWorld has a key that needs approvals above half of the usual price.
@@ -29,7 +30,7 @@ func newHeld(t *testing.T, wait time.Duration) *heldWorld {
 	var store pay.Store
 	w := newWorld(t, func(s *setup) {
 		s.store = func(own pay.Store) pay.Store { store = own; return own }
-		s.pay.DefaultPolicy = pay.Policy{RequireApprovalAbove: pay.CapOf(x402.NewAmount(5_000))}
+		s.pay.DefaultPolicy = policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(5_000))}
 		s.pay.ApprovalWait, s.pay.NoPlans = wait, true
 	})
 	w.door = w.transport(nil, TransportOptions{PayOptions: PayOptions{Admission: admission.Options{Concurrent: 1, Queued: 200}}})

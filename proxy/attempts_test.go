@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -95,7 +96,7 @@ func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
 		id := w.must(tr, call, in.to(s.URL+"/x")).Paid(t)
 		call.Finish(true)
 		call.Finish(false) // only the first counts
-		if p := w.Closed(id); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
+		if p := w.Closed(id); p.State != pay.Settled || !p.Answered || p.Door != policy.DoorTransport {
 			t.Errorf("%+v", p)
 		}
 		s.Expect(4, 13, 1)

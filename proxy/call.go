@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -34,7 +35,7 @@ type Call struct {
 	// its stream: EventSource asks again by itself when a stream has ended.
 	Retried bool
 	// MaxAmount bounds what a new payment may cost, nil: the key's policy does; see [HeaderMaxAmount].
-	MaxAmount *x402.Amount
+	MaxAmount *money.Amount
 	Dry       bool // nothing is paid; see [HeaderDryRun]
 	// URL returns the client's absolute URL, once a payment is decided. Repeats are recognized by
 	// it. A door that may send the same request to several upstreams must set it, or a repeat that
@@ -123,7 +124,7 @@ func (c *Call) Ask(h http.Header) {
 		c.Dry = true
 	}
 	if values := h.Values(HeaderMaxAmount); len(values) > 0 {
-		most, err := pay.ParseMoney(strings.Join(values, ","))
+		most, err := money.ParseText(strings.Join(values, ","))
 		c.MaxAmount, c.maxInvalid = &most, err != nil
 	}
 }

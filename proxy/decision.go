@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -94,7 +95,7 @@ func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, 
 	if d.said != "" && d.said == wordsOf(challenged, t.patience) {
 		d.said = ""
 	}
-	if told := pay.SellerWords(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
+	if told := words.OfSeller(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
 		d.said = "" // the challenge says it
 	}
 	same := !receipted && d.said == "" && m.sameChallenge(again)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -37,7 +38,7 @@ func viewOf(q pay.Quote) *quoteView {
 		return nil
 	}
 	v := &quoteView{
-		Amount: q.Terms.Amount.String(), Price: pay.Money(q.Terms.Amount), Network: q.Terms.Network,
+		Amount: q.Terms.Amount.String(), Price: money.Text(q.Terms.Amount), Network: q.Terms.Network,
 		Asset: q.Terms.Asset.String(), PayTo: q.Terms.PayTo.String(),
 	}
 	if q.Wallet.Address != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -14,7 +15,7 @@ import (
 // A dry run tells what would be paid, or what would refuse it. No payload leaves.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(25_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(25_000))} })
 	s := proxytest.NewSeller(t)
 	for _, value := range []string{"1", "true", "yes"} {
 		a := w.get(s.URL+"/x", "Purser-Dry-Run", value)

@@ -16,6 +16,8 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -54,7 +56,7 @@ func (t *Transport) explain(reason string, err error) Explanation {
 		e.FigureTexts, e.resets = rule.Figures.Texts(), rule.Figures.Resets
 	}
 	if held, is := errors.AsType[*pay.ApprovalError](err); is {
-		e.Price, e.Approval = pay.Money(held.Approval.Terms.Amount), approvalOf(err)
+		e.Price, e.Approval = money.Text(held.Approval.Terms.Amount), approvalOf(err)
 	}
 	if wait, _, is := pay.RetryAfter(err); is {
 		e.resets = t.now().Add(wait)
@@ -72,7 +74,7 @@ func detailOf(err error) string {
 	}
 	if failed, is := errors.AsType[*pay.FailedError](err); is {
 		if failed.Facilitator != nil && failed.Cause == nil {
-			return "the facilitator said: " + pay.QuoteWords(pay.Words(failed.Detail))
+			return "the facilitator said: " + words.Quote(words.Of(failed.Detail))
 		}
 		return failed.Detail
 	}

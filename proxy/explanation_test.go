@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -34,7 +36,7 @@ func readTold(t *testing.T, a proxytest.Answer) (out told) {
 // An agent learns from the answer alone which limit it has met, what is left and when that ends.
 func TestDeclineTellsWhy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(60_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(60_000))} })
 	s := proxytest.NewSeller(t)
 	for range 6 {
 		w.get(s.URL + "/x").Paid(t)
@@ -66,7 +68,7 @@ func TestDeclineTellsWhy(t *testing.T) {
 // A challenge stays where it was, and a page for people stays as well.
 func TestDeclinedBody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(1))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(1))} })
 	const page, asks = "<h1>pay</h1>", "application/json, text/plain, */*"
 	for name, c := range map[string]struct {
 		v1             bool
@@ -150,7 +152,7 @@ func TestPrintable(t *testing.T) {
 // The SDKs of model providers get the error in the form that they show.
 func TestErrorForSDKs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(1))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(1))} })
 	for _, v1 := range []bool{false, true} {
 		s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = v1 })
 		a := w.get(s.URL+"/x", "X-Stainless-Lang", "python", "Accept", "application/json")

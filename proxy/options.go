@@ -14,6 +14,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // PayOptions say how requests are paid for, at every door that sends them itself.
@@ -57,7 +58,7 @@ type TransportOptions struct {
 	// It must close every request body, as every http.RoundTripper has to.
 	Next http.RoundTripper
 	// Door is named by booked payments and by policies. Default: proxy.
-	Door pay.Door
+	Door policy.Door
 	// MayPayPlain says which addresses may be paid over plain http without being listed.
 	// Default: loopback and private ones.
 	MayPayPlain func(remote netip.Addr) bool
@@ -83,7 +84,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 		return nil, err
 	}
 	return &Transport{
-		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, pay.DoorProxy), spool: spool, extra: o.ChallengeHeaders, plain: plain,
+		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, policy.DoorProxy), spool: spool, extra: o.ChallengeHeaders, plain: plain,
 		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock), proofs: newProofs(o.Clock),
 		observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
 	}, nil

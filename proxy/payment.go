@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // errCallerUnknown reports that purser would not notice the client leaving. A payment for a client
@@ -34,7 +35,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if err := call.check(); err != nil {
 		return err
 	}
-	if err := pay.CheckHost(req.URL); err != nil {
+	if err := policy.CheckHost(req.URL); err != nil {
 		return &pay.PolicyError{Rule: "hosts", Detail: err.Error()}
 	}
 	booked := bookedURL(req.URL)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // decline hands the seller's 402 on, with the reason why it was not paid.
@@ -100,7 +100,7 @@ const jobExpired = "This asks about a job that was paid for, and the authorizati
 
 // tellDeclined tells the observer of a 402 that is not paid, or not answered. held is the payment that the
 // call has made or repeats, nil without one.
-func (t *Transport) tellDeclined(req *http.Request, reason, detail string, price *x402.Amount, held *pay.Payment) {
+func (t *Transport) tellDeclined(req *http.Request, reason, detail string, price *money.Amount, held *pay.Payment) {
 	call := callOf(req.Context())
 	d := pay.Decline{
 		Reason: reason, Detail: printable(detail), KeyID: call.Key.ID, Task: call.Task,

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -56,13 +56,13 @@ func TestRefusalsWithoutTerms(t *testing.T) {
 					if a.StatusCode != status || a.Text != c.body || c.kind != "text/html" && !strings.HasPrefix(a.Header.Get(HeaderDetail), "The seller answered 403 to the payment") {
 						t.Errorf("%d %q %q", a.StatusCode, a.Text, a.Header.Get(HeaderDetail))
 					}
-				} else if p := a.Problem(t); p.SellerSaid != c.want || c.want != "" && !strings.Contains(p.Error, ". The seller said: "+pay.QuoteWords(c.want)) {
+				} else if p := a.Problem(t); p.SellerSaid != c.want || c.want != "" && !strings.Contains(p.Error, ". The seller said: "+words.Quote(c.want)) {
 					t.Errorf("the client is told %q, %q", p.SellerSaid, p.Error)
 				}
 				if said := w.Closed(id).SellerSaid; said != c.want && (status == http.StatusPaymentRequired || c.kind != "text/plain") {
 					t.Errorf("the books say %q", said)
 				}
-				if word := pay.ReasonIn(c.want); word != "" && !strings.Contains(a.Header.Get(HeaderDetail), word) {
+				if word := words.ReasonIn(c.want); word != "" && !strings.Contains(a.Header.Get(HeaderDetail), word) {
 					t.Errorf("the header says %q", a.Header.Get(HeaderDetail))
 				}
 				if fund := strings.Contains(a.Header.Get(HeaderDetail), "fund the wallet 0x"); fund != (c.want == "insufficient_funds") {

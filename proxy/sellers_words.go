@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/strictjson"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -37,7 +37,7 @@ func sellersWords(header http.Header, body []byte) string {
 			return ""
 		}
 		if text, is := strictjson.Unquote(bytes.TrimSpace(body)); is {
-			return pay.SellerWords(text)
+			return words.OfSeller(text)
 		}
 		if body = object(body); body == nil {
 			return ""
@@ -46,7 +46,7 @@ func sellersWords(header http.Header, body []byte) string {
 	case kind != "text/plain" && (kind != "" || first == '<'), !utf8.Valid(body):
 		return ""
 	}
-	return pay.SellerWords(string(body))
+	return words.OfSeller(string(body))
 }
 
 // wordsIn returns the words of a valid JSON object.
@@ -57,8 +57,8 @@ func wordsIn(body []byte, depth int) string {
 	}
 	first := func(names []string) string {
 		for _, name := range names {
-			if text, is := strictjson.Unquote(members[name]); is && pay.SellerWords(text) != "" {
-				return pay.SellerWords(text)
+			if text, is := strictjson.Unquote(members[name]); is && words.OfSeller(text) != "" {
+				return words.OfSeller(text)
 			}
 		}
 		return ""
@@ -76,10 +76,10 @@ func wordsIn(body []byte, depth int) string {
 			inner = wordsIn(value, depth+1)
 		}
 		if inner != "" && inner != reason {
-			return pay.SellerWords(strings.Trim(reason+": "+inner, ": "))
+			return words.OfSeller(strings.Trim(reason+": "+inner, ": "))
 		}
 	}
-	return pay.SellerWords(reason)
+	return words.OfSeller(reason)
 }
 
 // firstText returns the words of a valid JSON list that begins with a text.
@@ -87,7 +87,7 @@ func firstText(value []byte) string {
 	if strictjson.Kind(value) == '[' {
 		for element := range strictjson.Elements(value) {
 			text, _ := strictjson.Unquote(element)
-			return pay.SellerWords(text)
+			return words.OfSeller(text)
 		}
 	}
 	return ""

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -67,7 +67,7 @@ func TestSellersWordsReachTheClient(t *testing.T) {
 			if stored := w.Closed(p.Payment.ID); stored.SellerSaid != c.want {
 				t.Errorf("the books say %q", stored.SellerSaid)
 			}
-			quoted := ". The seller said: " + pay.QuoteWords(c.want)
+			quoted := ". The seller said: " + words.Quote(c.want)
 			if c.want == "" {
 				quoted = "repeat the same request"
 			}
@@ -75,8 +75,8 @@ func TestSellersWordsReachTheClient(t *testing.T) {
 				t.Errorf("the error is %q", p.Error)
 			}
 			told, _, _ := strings.Cut(p.Error, ". The seller said: ") // headers get into logs, so they have no free words
-			if reason := pay.ReasonIn(c.want); reason != "" {
-				told += ". The seller said: " + pay.QuoteWords(reason)
+			if reason := words.ReasonIn(c.want); reason != "" {
+				told += ". The seller said: " + words.Quote(reason)
 			}
 			if !strings.HasSuffix(p.Error, quoted) || detail != told || a.Header.Values(HeaderPayment)[0] != p.Payment.ID {
 				t.Errorf("the error is %q, the detail %q", p.Error, detail)

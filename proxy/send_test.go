@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
@@ -387,11 +389,11 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 // request, and not more of them than the budget allows.
 func TestPayloadThatLeftUnseen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(30_000))} })
 	s := proxytest.NewSeller(t)
 	next := &http.Transport{}
 	t.Cleanup(next.CloseIdleConnections)
-	tr, err := NewTransport(TransportOptions{Payer: w.Payer, Next: blind{next}, Door: pay.DoorTransport})
+	tr, err := NewTransport(TransportOptions{Payer: w.Payer, Next: blind{next}, Door: policy.DoorTransport})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // Transport is an http.RoundTripper that pays. If the answer to a request is an x402 challenge, it
@@ -25,7 +26,7 @@ import (
 type Transport struct {
 	payer     *pay.Payer
 	next      http.RoundTripper
-	door      pay.Door
+	door      policy.Door
 	spool     *spooler
 	extra     []string
 	plain     plainRule

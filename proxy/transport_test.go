@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 	"go.uber.org/goleak"
@@ -27,7 +29,7 @@ func (w *world) transport(next *http.Transport, o TransportOptions) *Transport {
 		next = &http.Transport{DisableCompression: true}
 	}
 	w.T.Cleanup(next.CloseIdleConnections)
-	o.Payer, o.Next, o.Door = w.Payer, next, pay.DoorTransport
+	o.Payer, o.Next, o.Door = w.Payer, next, policy.DoorTransport
 	tr, err := NewTransport(o)
 	if err != nil {
 		w.T.Fatal(err)
@@ -290,7 +292,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 func TestAttackAnotherDoorAnotherLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))}
+		s.pay.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(30_000))}
 	})
 	s := proxytest.NewSeller(t)
 	first, second := w.transport(nil, TransportOptions{}), w.transport(nil, TransportOptions{})

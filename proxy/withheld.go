@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -30,7 +31,7 @@ func withheld(p, earlier *pay.Payment) (reason, text string) {
 func heldWords(p *pay.Payment, err error) string {
 	if _, dry := errors.AsType[*dryRunError](err); dry {
 		return fmt.Sprintf("Dry run: this repeats payment %s of %s, begun on %s; nothing new would be paid",
-			p.ID, pay.Money(p.Moved()), pay.Moment(p.Created))
+			p.ID, money.Text(p.Moved()), pay.Moment(p.Created))
 	}
 	if _, spent := errors.AsType[*pay.SpentError](err); spent {
 		return fmt.Sprintf("This was paid before, on %s, as the chain tells. purser's books were restored from a backup since, so the payment cannot be sent to the seller again. %s",

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
@@ -53,9 +54,9 @@ func TestFacilitatorRefusals(t *testing.T) {
 		"another payee": {change: change{message: func(a *x402.Authorization) { a.To = stranger.address }}, want: honest.BadRecipient},
 		"expires soon":  {change: change{message: func(a *x402.Authorization) { a.ValidBefore = now + 3 }}, want: honest.Expired},
 		"not yet valid": {change: change{message: func(a *x402.Authorization) { a.ValidAfter = now + 3600 }}, want: honest.NotYetValid},
-		"too little v1": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 1, honest.BadValueV1},
-		"too little v2": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 2, honest.BadValueV2},
-		"too much v2":   {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(10_001) }}, 2, honest.BadValueV2},
+		"too little v1": {change{message: func(a *x402.Authorization) { a.Value = money.New(1) }}, 1, honest.BadValueV1},
+		"too little v2": {change{message: func(a *x402.Authorization) { a.Value = money.New(1) }}, 2, honest.BadValueV2},
+		"too much v2":   {change{message: func(a *x402.Authorization) { a.Value = money.New(10_001) }}, 2, honest.BadValueV2},
 		"poor":          {change: change{who: poor}, want: honest.TooPoor},
 		"mixed versions": {
 			// The payload's comes first.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -20,7 +21,7 @@ const maxFaucetForm = 4 << 10
 
 // faucet adds two routes to next. POST /faucet with address=0x… gives play money to any caller. GET
 // /ca.pem returns the root that signed the seller's certificate.
-func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) error, root []byte, next http.Handler) http.Handler {
+func faucet(fund func(ctx context.Context, to x402.Address, amount money.Amount) error, root []byte, next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +35,7 @@ func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) 
 			http.Error(w, "address: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		amount := x402.NewAmount(faucetGift)
+		amount := money.New(faucetGift)
 		if err := fund(r.Context(), to, amount); err != nil {
 			http.Error(w, "the chain did not take it", http.StatusServiceUnavailable)
 			return

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -15,7 +16,7 @@ func TestFaucet(t *testing.T) {
 	t.Parallel()
 	var given []string
 	var broken error
-	h := faucet(func(_ context.Context, to x402.Address, amount x402.Amount) error {
+	h := faucet(func(_ context.Context, to x402.Address, amount money.Amount) error {
 		given = append(given, to.String()+" "+amount.String())
 		return broken
 	}, []byte("root"), http.NotFoundHandler())

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
-	"github.com/purserpay/purser/x402"
 )
 
 // flow says when a seller settles.
@@ -34,9 +34,9 @@ const (
 
 // good is one offer of the seller.
 type good struct {
-	pattern     string      // for http.ServeMux
-	price       x402.Amount // in USDC's smallest unit; 0 is free
-	version     int         // x402 version that sells it
+	pattern     string       // for http.ServeMux
+	price       money.Amount // in USDC's smallest unit; 0 is free
+	version     int          // x402 version that sells it
 	flow        flow
 	description string
 	mimeType    string
@@ -45,7 +45,7 @@ type good struct {
 
 // goods lists all offers. A cent is 10,000 smallest units of USDC.
 func goods() []good {
-	cent := func(n uint64) x402.Amount { return x402.NewAmount(n * 10_000) }
+	cent := func(n uint64) money.Amount { return money.New(n * 10_000) }
 	return []good{
 		{"GET /weather", cent(1), 2, flowAuthorization, "The weather of the sandbox", "application/json", weather},
 		{"POST /echo", cent(1), 2, flowAuthorization, "What was sent, sent back", "application/octet-stream", echo},
@@ -53,7 +53,7 @@ func goods() []good {
 		{"GET /report", cent(250), 2, flowAuthorization, "Dearer than what one proxied request may cost by default", "application/json", report},
 		{"GET /prepaid", cent(1), 2, flowPrepaid, "Delivered once for a payment that its payer has settled", "application/json", weather},
 		{"GET /v1/weather", cent(1), 1, flowAuthorization, "The weather, sold by x402 version 1", "application/json", weather},
-		{"GET /free", x402.Amount{}, 0, "", "Costs nothing", "application/json", free},
+		{"GET /free", money.Amount{}, 0, "", "Costs nothing", "application/json", free},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
@@ -38,7 +39,7 @@ func TestBuyEverything(t *testing.T) {
 					if c.Version == 1 {
 						resource = c.Accepts[0].Resource
 					}
-					if first.header.Get("Cache-Control") != "no-store" || resource != url || c.Error == "" || c.Accepts[0].Amount != x402.NewAmount(test.price) {
+					if first.header.Get("Cache-Control") != "no-store" || resource != url || c.Error == "" || c.Accepts[0].Amount != money.New(test.price) {
 						t.Errorf("challenge %+v, %v", c, first.header)
 					}
 					wantBalance(t, w, b.address, 3_000_000)
@@ -167,7 +168,7 @@ func TestWhatDoesNotMatchIsNotTaken(t *testing.T) {
 	forged := dear
 	forged.Accepts = append([]x402.Requirement{}, dear.Accepts...)
 	a := b.authorize(t, dear.Accepts[0])
-	a.Value = x402.NewAmount(1)
+	a.Value = money.New(1)
 	p = b.sign(t, forged, a)
 	if got := request(t, w, "GET", w.SellerURL()+"/report", "", &p).challenge(t); got.Error != honest.BadValueV2 {
 		t.Errorf("another value: %q", got.Error)

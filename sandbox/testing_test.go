@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"go.uber.org/goleak"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -66,7 +67,7 @@ func newBuyer(t *testing.T, w *World, tokens uint64) buyer {
 	}
 	b := buyer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
 	if tokens > 0 {
-		if err := w.Fund(bounded(t), b.address, x402.NewAmount(tokens)); err != nil {
+		if err := w.Fund(bounded(t), b.address, money.New(tokens)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +194,7 @@ func callBody(t *testing.T, p x402.Payload, q x402.Requirement) string {
 func wantBalance(t *testing.T, w *World, owner x402.Address, want uint64) {
 	t.Helper()
 	got, err := w.Balance(bounded(t), owner)
-	if err != nil || got != x402.NewAmount(want) {
+	if err != nil || got != money.New(want) {
 		t.Errorf("balance of %s is %s, %v, want %d", owner, got, err, want)
 	}
 }

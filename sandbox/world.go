@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/identity"
@@ -225,7 +226,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 }
 
 // Fund mints tokens for an account, in the token's smallest unit. It returns once they are there.
-func (w *World) Fund(ctx context.Context, to x402.Address, amount x402.Amount) error {
+func (w *World) Fund(ctx context.Context, to x402.Address, amount money.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(to), amount.Big())
 }
 
@@ -238,17 +239,17 @@ func (w *World) FundGas(ctx context.Context, to x402.Address) error {
 }
 
 // give is Fund with some ether.
-func (w *World) give(ctx context.Context, to x402.Address, amount x402.Amount) error {
+func (w *World) give(ctx context.Context, to x402.Address, amount money.Amount) error {
 	return errors.Join(w.Fund(ctx, to, amount), w.FundGas(ctx, to))
 }
 
 // Balance returns the token balance of an account, in the token's smallest unit.
-func (w *World) Balance(ctx context.Context, owner x402.Address) (x402.Amount, error) {
+func (w *World) Balance(ctx context.Context, owner x402.Address) (money.Amount, error) {
 	balance, err := w.Chain.Balance(ctx, common.Address(owner))
 	if err != nil {
-		return x402.Amount{}, err
+		return money.Amount{}, err
 	}
-	amount, _ := x402.AmountFromBig(balance) // the chain's numbers always fit
+	amount, _ := money.FromBig(balance) // the chain's numbers always fit
 	return amount, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/treasury"
@@ -56,7 +57,7 @@ func newWallet(t testing.TB, s *shelf, p pay.Wallets) pay.Wallet {
 func message(w pay.Wallet) pay.Message {
 	network, _ := x402.NetworkByWire("base")
 	a := x402.Authorization{
-		To: x402.Address{19: 1}, Value: x402.NewAmount(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
+		To: x402.Address{19: 1}, Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
 	}
 	if w.Address != nil {
 		a.From = *w.Address

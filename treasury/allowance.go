@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -14,15 +15,15 @@ import (
 // replaces what Permit2 may move by now; 0 takes that away.
 type AllowanceOrder struct {
 	Wallet pay.Wallet
-	Amount x402.Amount
+	Amount money.Amount
 	// MaxFee and MaxCost bound the price, as those of Cancel.
-	MaxFee, MaxCost *x402.Amount
+	MaxFee, MaxCost *money.Amount
 }
 
 // AllowancePlan says what an order would do.
 type AllowancePlan struct {
 	Asset x402.Asset
-	Have  x402.Amount // that Permit2 may move now
+	Have  money.Amount // that Permit2 may move now
 	// Cost is nil if nothing needs to be sent.
 	Cost *TransactionCost
 }
@@ -31,7 +32,7 @@ type AllowancePlan struct {
 type AllowanceChange struct {
 	Asset x402.Asset
 	// Was and Have are the amounts that Permit2 could move before, and can move now.
-	Was, Have x402.Amount
+	Was, Have money.Amount
 	// Transaction is the hash of the transaction; "": none was needed.
 	Transaction string
 	// Mined is set once the transaction is in a block.
@@ -60,7 +61,7 @@ func (t Treasury) allower(ctx context.Context, o AllowanceOrder) (*broadcast, pa
 }
 
 // permitted reads what Permit2 may move, and whether transactions of the wallet wait that may change it.
-func (b *broadcast) permitted(ctx context.Context, chain pay.Allowances) (have x402.Amount, waits bool, err error) {
+func (b *broadcast) permitted(ctx context.Context, chain pay.Allowances) (have money.Amount, waits bool, err error) {
 	account, err := b.chain.AccountState(ctx, b.network, *b.wallet.Address)
 	if err == nil {
 		have, err = chain.Allowance(ctx, b.network, b.asset, *b.wallet.Address, x402.Permit2)
@@ -129,7 +130,7 @@ func (t Treasury) Allow(ctx context.Context, o AllowanceOrder) (AllowanceChange,
 }
 
 // allow sends the transaction of an order, and waits for its block.
-func (b *broadcast) allow(ctx context.Context, amount x402.Amount, done *AllowanceChange) error {
+func (b *broadcast) allow(ctx context.Context, amount money.Amount, done *AllowanceChange) error {
 	t := b.call(x402.ApproveCall(x402.Permit2, amount))
 	// Terms whose transaction is in a block belong to an order that was carried out.
 	if was := b.wallet.Approving; was != nil && was.Amount == amount {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -43,17 +44,17 @@ type broadcast struct {
 	asset    x402.Asset
 	chain    TransactionChain
 	signer   TransactionSigning
-	maxFee   *x402.Amount // that the operator has agreed to, in wei for a unit of gas; nil: any
-	maxCost  *x402.Amount // of one transaction, in wei; nil: any
+	maxFee   *money.Amount // that the operator has agreed to, in wei for a unit of gas; nil: any
+	maxCost  *money.Amount // of one transaction, in wei; nil: any
 
 	fees Fees
-	next uint64                 // the nonce behind the last one that was sent
-	owed map[uint64]x402.Amount // what each that was sent may cost, in wei, by its nonce
+	next uint64                  // the nonce behind the last one that was sent
+	owed map[uint64]money.Amount // what each that was sent may cost, in wei, by its nonce
 }
 
 // broadcaster checks whether transactions of a wallet can be sent, and asks for what they cost now.
 func (t Treasury) broadcaster(ctx context.Context, w pay.Wallet) (*broadcast, error) {
-	b := &broadcast{treasury: t, wallet: w, owed: map[uint64]x402.Amount{}}
+	b := &broadcast{treasury: t, wallet: w, owed: map[uint64]money.Amount{}}
 	var ok bool
 	switch b.network, ok = t.Network(w.Network); {
 	case !ok:
@@ -86,16 +87,16 @@ func (t Treasury) broadcaster(ctx context.Context, w pay.Wallet) (*broadcast, er
 
 // bound sets what the operator has agreed to. An RPC can name any tip, and the wallet pays it: if no
 // person has seen a price, the network's bound holds.
-func (b *broadcast) bound(fee, cost *x402.Amount) {
+func (b *broadcast) bound(fee, cost *money.Amount) {
 	if fee == nil && cost == nil {
-		most := x402.NewAmount(b.network.GasBound)
+		most := money.New(b.network.GasBound)
 		cost = &most
 	}
 	b.maxFee, b.maxCost = fee, cost
 }
 
 // agreed checks new terms of a transaction against what the operator has agreed to: *InputError.
-func (b *broadcast) agreed(t pay.TransactionTerms, cost x402.Amount) error {
+func (b *broadcast) agreed(t pay.TransactionTerms, cost money.Amount) error {
 	switch {
 	case b.maxFee != nil && t.MaxFee.Cmp(*b.maxFee) > 0:
 		return &pay.InputError{Field: "max_fee", Reason: fmt.Sprintf("gas costs %s wei by now, more than the %s that were agreed to: ask again", t.MaxFee, b.maxFee)}
@@ -243,12 +244,12 @@ func (b *broadcast) price(ctx context.Context, t *Transaction) error {
 }
 
 // costOf returns what a transaction costs at most. The price of data may double.
-func costOf(gas uint64, fee, data x402.Amount) x402.Amount {
+func costOf(gas uint64, fee, data money.Amount) money.Amount {
 	return fee.TimesSaturated(gas).AddSaturated(data).AddSaturated(data)
 }
 
 // affords checks that an account can pay an amount beside what is sent and in no block: *GasError.
-func (b *broadcast) affords(have AccountState, cost x402.Amount) error {
+func (b *broadcast) affords(have AccountState, cost money.Amount) error {
 	need := cost
 	for nonce, owed := range b.owed {
 		if nonce >= have.Mined {
@@ -261,17 +262,17 @@ func (b *broadcast) affords(have AccountState, cost x402.Amount) error {
 	return &GasError{Wallet: *b.wallet.Address, Network: b.network, Need: need, Have: have.Coins}
 }
 
-func larger(a, b x402.Amount) x402.Amount {
+func larger(a, b money.Amount) money.Amount {
 	if a.Cmp(b) < 0 {
 		return b
 	}
 	return a
 }
 
-func eighthMore(a x402.Amount) x402.Amount {
+func eighthMore(a money.Amount) money.Amount {
 	more := new(big.Int).Rsh(a.Big(), 3)
-	eighth, _ := x402.AmountFromBig(more) // less than a
-	return a.AddSaturated(eighth).AddSaturated(x402.NewAmount(1))
+	eighth, _ := money.FromBig(more) // less than a
+	return a.AddSaturated(eighth).AddSaturated(money.New(1))
 }
 
 func (b *broadcast) sign(ctx context.Context, t Transaction) (SignedTransaction, error) {

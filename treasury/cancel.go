@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -25,7 +26,7 @@ type Cancel struct {
 	Sign bool
 	// MaxFee bounds the price of a unit of gas, and MaxCost the cost of each transaction, both in wei;
 	// nil: no bound. Without both, the network's GasBound bounds the cost.
-	MaxFee, MaxCost *x402.Amount
+	MaxFee, MaxCost *money.Amount
 }
 
 // Cancellation says what became of the order for one payment.
@@ -62,11 +63,11 @@ type TransactionCost struct {
 	Network x402.Network
 	Count   int
 	// MaxFee is the highest price of a unit of gas, in wei.
-	MaxFee x402.Amount
+	MaxFee money.Amount
 	// Each bounds the cost of one transaction, and Most that of all, in wei. Now is what all of them
 	// cost at the present price.
-	Each, Most, Now x402.Amount
-	Have            x402.Amount // the wallet's
+	Each, Most, Now money.Amount
+	Have            money.Amount // the wallet's
 }
 
 // cancelWork bounds the gas that the token takes for a cancellation, beside that of a bare transaction

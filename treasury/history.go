@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -18,7 +19,7 @@ type ChainHistory interface {
 	// BlockTime returns the time of a block.
 	BlockTime(ctx context.Context, n x402.Network, number uint64) (time.Time, error)
 	// BalanceAt is the owner's token balance at a block. RPCs without an archive refuse old blocks.
-	BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (x402.Amount, error)
+	BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (money.Amount, error)
 	// Transfers lists transfers from and to some wallets in a range of blocks, in the order of the chain.
 	Transfers(ctx context.Context, q TransfersQuery) (TransfersAnswer, error)
 }
@@ -45,7 +46,7 @@ type TransfersAnswer struct {
 // Transfer is a transfer of a token.
 type Transfer struct {
 	From, To    x402.Address
-	Value       x402.Amount
+	Value       money.Amount
 	Transaction string // 0x + 64 hex, lower case
 	Block       uint64
 	Index       uint64 // its place among the logs of the block
@@ -76,7 +77,7 @@ type History struct {
 	// Derived: the RPC has no old balances. They are those of its safe block less what moved since.
 	Derived bool
 	// Balances holds each wallet's balance at Opening and at Closing.
-	Balances map[x402.Address][2]x402.Amount
+	Balances map[x402.Address][2]money.Amount
 	// Transfers of the time are those behind Opening, up to Closing. There are also some of before and after.
 	Transfers []Transfer
 }
@@ -147,7 +148,7 @@ func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q Histo
 		err = h.readTransfers(ctx, past, n, q, first.Number+1, max(last.Number, safe.Number))
 	}
 	for _, w := range q.Wallets {
-		var now, opening, closing x402.Amount
+		var now, opening, closing money.Amount
 		if err == nil {
 			now, err = past.BalanceAt(ctx, n, h.Asset, w, safe)
 		}
@@ -157,7 +158,7 @@ func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q Histo
 		if err == nil {
 			opening, err = h.wind(w, now, h.Opening.Number)
 		}
-		h.Balances[w] = [2]x402.Amount{opening, closing}
+		h.Balances[w] = [2]money.Amount{opening, closing}
 	}
 	h.Transfers = upTo(h.Transfers, last.Number)
 	return err
@@ -165,7 +166,7 @@ func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q Histo
 
 // askBalances asks for the balances at both ends.
 func (h *History) askBalances(ctx context.Context, past ChainHistory, n x402.Network, q HistoryQuery) error {
-	h.Balances = map[x402.Address][2]x402.Amount{}
+	h.Balances = map[x402.Address][2]money.Amount{}
 	for _, w := range q.Wallets {
 		opening, err := past.BalanceAt(ctx, n, h.Asset, w, h.Opening)
 		if err != nil {
@@ -175,7 +176,7 @@ func (h *History) askBalances(ctx context.Context, past ChainHistory, n x402.Net
 		if err != nil {
 			return err
 		}
-		h.Balances[w] = [2]x402.Amount{opening, closing}
+		h.Balances[w] = [2]money.Amount{opening, closing}
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (h *History) readTransfers(ctx context.Context, past ChainHistory, n x402.N
 }
 
 // wind undoes the transfers behind a block.
-func (h *History) wind(w x402.Address, now x402.Amount, block uint64) (x402.Amount, error) {
+func (h *History) wind(w x402.Address, now money.Amount, block uint64) (money.Amount, error) {
 	for _, t := range slices.Backward(h.Transfers) {
 		if t.Block <= block {
 			break

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -39,11 +40,11 @@ func (c *pastChain) BlockTime(_ context.Context, _ x402.Network, number uint64) 
 	return c.at(number).Time, nil
 }
 
-func (c *pastChain) BalanceAt(_ context.Context, _ x402.Network, _ x402.Asset, owner x402.Address, b pay.ChainBlock) (sum x402.Amount, err error) {
+func (c *pastChain) BalanceAt(_ context.Context, _ x402.Network, _ x402.Asset, owner x402.Address, b pay.ChainBlock) (sum money.Amount, err error) {
 	if !c.archive && b.Number != c.safe {
 		return sum, errors.New("missing trie node")
 	}
-	sum = x402.NewAmount(1_000_000)
+	sum = money.New(1_000_000)
 	for _, t := range c.transfers {
 		if t.Block > b.Number {
 			break
@@ -79,7 +80,7 @@ func TestHistoryWithoutAnArchive(t *testing.T) {
 		who := rapid.SampledFrom([]x402.Address{one, two, other})
 		for i := range rapid.IntRange(0, 30).Draw(t, "transfers") {
 			c.transfers = append(c.transfers, Transfer{
-				From: who.Draw(t, "from"), To: who.Draw(t, "to"), Value: x402.NewAmount(rapid.Uint64Range(1, 1000).Draw(t, "value")),
+				From: who.Draw(t, "from"), To: who.Draw(t, "to"), Value: money.New(rapid.Uint64Range(1, 1000).Draw(t, "value")),
 				Block: rapid.Uint64Range(0, c.safe).Draw(t, "block"), Transaction: fmt.Sprintf("0x%064x", i),
 			})
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rlp"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -115,7 +116,7 @@ type TransactionChain interface {
 	// would fail.
 	EstimateGas(ctx context.Context, n x402.Network, t Transaction) (uint64, error)
 	// DataFee returns what a transaction pays for its data beside the gas, in wei.
-	DataFee(ctx context.Context, n x402.Network, t Transaction) (x402.Amount, error)
+	DataFee(ctx context.Context, n x402.Network, t Transaction) (money.Amount, error)
 	// Send gives a transaction to the chain; to send it again is harmless. *RejectedError if the RPC
 	// does not take it. After any other error the chain may have it.
 	Send(ctx context.Context, n x402.Network, s SignedTransaction) error
@@ -125,7 +126,7 @@ type TransactionChain interface {
 
 // AccountState holds what an RPC tells of an account.
 type AccountState struct {
-	Coins x402.Amount // in wei
+	Coins money.Amount // in wei
 	// Mined counts its transactions in blocks: the next one has this nonce. Sent also counts those that
 	// wait for one.
 	Mined, Sent uint64
@@ -133,20 +134,20 @@ type AccountState struct {
 
 // Fees holds the prices of a unit of gas, in wei.
 type Fees struct {
-	Base x402.Amount // burned, in the next block
-	Tip  x402.Amount // for the producer of the block
+	Base money.Amount // burned, in the next block
+	Tip  money.Amount // for the producer of the block
 }
 
 // now returns the present price.
-func (f Fees) now() x402.Amount { return f.Base.AddSaturated(f.Tip) }
+func (f Fees) now() money.Amount { return f.Base.AddSaturated(f.Tip) }
 
 // most returns a price that suffices for some minutes: the base fee may double.
-func (f Fees) most() x402.Amount { return f.now().AddSaturated(f.Base) }
+func (f Fees) most() money.Amount { return f.now().AddSaturated(f.Base) }
 
 // MinedTransaction says what became of a transaction in a block.
 type MinedTransaction struct {
-	OK   bool        // it did not fail
-	Cost x402.Amount // what it has paid for gas and data, in wei
+	OK   bool         // it did not fail
+	Cost money.Amount // what it has paid for gas and data, in wei
 }
 
 // RevertError: a call would fail in its contract.
@@ -165,11 +166,11 @@ func (*RejectedError) ErrorCode() pay.ErrorCode { return pay.CodeRejected }
 type GasError struct {
 	Wallet     x402.Address
 	Network    x402.Network
-	Need, Have x402.Amount
+	Need, Have money.Amount
 }
 
 func (e *GasError) Error() string {
-	coins := func(a x402.Amount) string { return FormatCoins(a, e.Network) }
+	coins := func(a money.Amount) string { return FormatCoins(a, e.Network) }
 	return fmt.Sprintf("the wallet %s needs up to %s on %s for gas, and has %s: send it some %s",
 		e.Wallet, coins(e.Need), e.Network.Name, coins(e.Have), e.Network.Coin)
 }
@@ -177,7 +178,7 @@ func (e *GasError) Error() string {
 func (*GasError) ErrorCode() pay.ErrorCode { return pay.CodeGas }
 
 // FormatCoins writes an amount of wei for people.
-func FormatCoins(wei x402.Amount, n x402.Network) string {
+func FormatCoins(wei money.Amount, n x402.Network) string {
 	return wei.Format(coinDecimals) + " " + n.Coin
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -14,7 +15,7 @@ type Withdrawal struct {
 	Wallet pay.Wallet // a deleted one can be emptied, too
 	To     x402.Address
 	// Amount is in the smallest unit of the network's asset; nil: all that is not reserved.
-	Amount *x402.Amount
+	Amount *money.Amount
 	// Again: an earlier withdrawal of the same amount to the same address that has settled is
 	// another one. If it may not have moved its money yet, it is driven on all the same.
 	Again bool
@@ -39,7 +40,7 @@ func (t Treasury) Withdraw(ctx context.Context, w Withdrawal) (pay.Withdrawn, er
 type WithdrawalPlan struct {
 	pay.Holdings
 	// Amount is in the smallest unit of the asset.
-	Amount x402.Amount
+	Amount money.Amount
 	// Signs: the signed transfer would be handed out instead of sent.
 	Signs bool
 	// Valid is the time for which the transfer could be used.
@@ -56,7 +57,7 @@ func (t Treasury) PlanWithdrawal(ctx context.Context, w Withdrawal) (WithdrawalP
 		return WithdrawalPlan{}, err
 	}
 	plan := WithdrawalPlan{Signs: w.Sign || !t.SendsWithdrawals(), Valid: pay.MaxValidity}
-	o.Draw = func(h pay.Holdings) (x402.Amount, error) {
+	o.Draw = func(h pay.Holdings) (money.Amount, error) {
 		plan.Holdings = h
 		return w.draw(h)
 	}
@@ -108,7 +109,7 @@ func (t Treasury) order(w Withdrawal) (pay.Order, error) {
 
 // draw returns the amount of a withdrawal. Without a known balance, a given amount is taken
 // as it is: the token refuses what the wallet does not have.
-func (w Withdrawal) draw(h pay.Holdings) (x402.Amount, error) {
+func (w Withdrawal) draw(h pay.Holdings) (money.Amount, error) {
 	free, known := h.Free()
 	switch {
 	case !known && w.Amount == nil:
@@ -120,20 +121,20 @@ func (w Withdrawal) draw(h pay.Holdings) (x402.Amount, error) {
 	case w.Amount == nil:
 		return free, nil
 	case w.Amount.Cmp(free) > 0:
-		return *w.Amount, &pay.InputError{Field: "amount", Reason: fmt.Sprintf("%s is more than can be withdrawn: %s", money(h, *w.Amount), text(h))}
+		return *w.Amount, &pay.InputError{Field: "amount", Reason: fmt.Sprintf("%s is more than can be withdrawn: %s", written(h, *w.Amount), text(h))}
 	}
 	return *w.Amount, nil
 }
 
-func money(h pay.Holdings, a x402.Amount) string {
+func written(h pay.Holdings, a money.Amount) string {
 	return a.Format(h.Asset.Decimals) + " " + h.Asset.Symbol
 }
 
 // text says what the wallet holds.
 func text(h pay.Holdings) string {
-	text := "the wallet holds " + money(h, *h.Balance)
+	text := "the wallet holds " + written(h, *h.Balance)
 	if !h.Reserved.IsZero() {
-		text += ", and " + money(h, h.Reserved) + " of it is reserved for open payments"
+		text += ", and " + written(h, h.Reserved) + " of it is reserved for open payments"
 	}
 	return text
 }

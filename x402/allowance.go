@@ -1,6 +1,9 @@
 package x402
 
-import "slices"
+import (
+	"github.com/purserpay/purser/money"
+	"slices"
+)
 
 // Permit2 moves tokens that an owner has approved to it, by signed messages.
 var Permit2 = must(ParseAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3"))
@@ -10,7 +13,7 @@ const approveFunction = "approve(address,uint256)"
 
 // ApproveCall returns the data of a call of the token contract that lets a spender move an amount in all.
 // It replaces what the spender may move by now.
-func ApproveCall(spender Address, amount Amount) []byte {
+func ApproveCall(spender Address, amount money.Amount) []byte {
 	value := amount.Bytes32()
 	return slices.Concat(selector(approveFunction), addressWord(spender), value[:])
 }

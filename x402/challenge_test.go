@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,7 +58,7 @@ func checkEntry(t *testing.T, name string, r x402.Requirement, raw string, versi
 	if string(r.Raw) != raw {
 		t.Errorf("%s: Raw is %s, want %s", name, r.Raw, raw)
 	}
-	if r.Problem != nil || r.Version != version || r.Scheme != "exact" || r.Network != network || r.Amount != x402.NewAmount(10000) ||
+	if r.Problem != nil || r.Version != version || r.Scheme != "exact" || r.Network != network || r.Amount != money.New(10000) ||
 		r.PayTo.String() != "0x209693Bc6afc0C5328bA36FaF03C514EF312287C" || r.MaxTimeout != timeout ||
 		r.DomainName != domain || r.DomainVersion != "2" || r.TransferMethod != "" || r.PaymentFlow != "" {
 		t.Errorf("%s: %+v", name, r)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/purserpay/purser/money"
 )
 
 // EIP-712 type strings of an EIP-3009 transfer. The fields stand in the order in which the contract
@@ -20,14 +21,14 @@ const (
 // ValidAfter and ValidBefore, both unix seconds. On [RailUpto] the sender is Facilitator, and Value is
 // the most that it can move.
 type Authorization struct {
-	From        Address `json:"from"`
-	To          Address `json:"to"`
-	Value       Amount  `json:"value"`
-	ValidAfter  uint64  `json:"validAfter,string"`
-	ValidBefore uint64  `json:"validBefore,string"`
-	Nonce       Nonce   `json:"nonce"`
-	Rail        Rail    `json:"rail,omitzero"`
-	Facilitator Address `json:"facilitator,omitzero"` // [RailUpto] only
+	From        Address      `json:"from"`
+	To          Address      `json:"to"`
+	Value       money.Amount `json:"value"`
+	ValidAfter  uint64       `json:"validAfter,string"`
+	ValidBefore uint64       `json:"validBefore,string"`
+	Nonce       Nonce        `json:"nonce"`
+	Rail        Rail         `json:"rail,omitzero"`
+	Facilitator Address      `json:"facilitator,omitzero"` // [RailUpto] only
 }
 
 var authorizationTypeHash = crypto.Keccak256([]byte(authorizationType))
@@ -71,6 +72,6 @@ func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 
 // word returns n as an ABI uint256.
 func word(n uint64) []byte {
-	b := NewAmount(n).Bytes32()
+	b := money.New(n).Bytes32()
 	return b[:]
 }

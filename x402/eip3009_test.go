@@ -10,8 +10,10 @@ import (
 	"github.com/ethereum/go-ethereum/common/math"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
-	"github.com/purserpay/purser/x402"
 	"pgregory.net/rapid"
+
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/x402"
 )
 
 func drawAuthorization(t *rapid.T) x402.Authorization {
@@ -100,12 +102,12 @@ func TestDigestOfAnAssetThatIsNotPinned(t *testing.T) {
 func TestDigestCommitsToEveryField(t *testing.T) {
 	t.Parallel()
 	asset := x402.Networks()[0].Assets[0]
-	base := x402.Authorization{From: x402.Address{1}, To: x402.Address{2}, Value: x402.NewAmount(3), ValidBefore: 4}
+	base := x402.Authorization{From: x402.Address{1}, To: x402.Address{2}, Value: money.New(3), ValidBefore: 4}
 	seen := map[[32]byte]string{base.Digest(asset, 8453): "unchanged", base.Digest(asset, 1): "other chain"}
 	for name, change := range map[string]func(*x402.Authorization){
 		"from":        func(a *x402.Authorization) { a.From[19]++ },
 		"to":          func(a *x402.Authorization) { a.To[19]++ },
-		"value":       func(a *x402.Authorization) { a.Value = x402.NewAmount(4) },
+		"value":       func(a *x402.Authorization) { a.Value = money.New(4) },
 		"validAfter":  func(a *x402.Authorization) { a.ValidAfter++ },
 		"validBefore": func(a *x402.Authorization) { a.ValidBefore++ },
 		"nonce":       func(a *x402.Authorization) { a.Nonce[31]++ },

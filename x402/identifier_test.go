@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/x402"
-	"pgregory.net/rapid"
 )
 
 const (

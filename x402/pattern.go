@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"github.com/purserpay/purser/money"
 	"strconv"
 	"strings"
 )
@@ -125,10 +126,10 @@ func bounds(inside string) (least, most int, known bool) {
 	least, err := strconv.Atoi(first)
 	most = least
 	if ranged && last == "" {
-		return least, maxPattern, err == nil && allDigits(first)
+		return least, maxPattern, err == nil && money.AllDigits(first)
 	}
 	if ranged && err == nil {
 		most, err = strconv.Atoi(last)
 	}
-	return least, most, err == nil && allDigits(first) && (!ranged || allDigits(last)) && least <= most
+	return least, most, err == nil && money.AllDigits(first) && (!ranged || money.AllDigits(last)) && least <= most
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/money"
 )
 
 // Offer holds the parts of a challenge that a payload echoes, byte for byte as received. Its JSON
@@ -241,7 +242,7 @@ func readSigned(payload json.RawMessage) (a Authorization, s Signature, err erro
 	s, errs[0] = parsed(signed, "signature", ParseSignature)
 	a.From, errs[1] = parsed(message, "from", ParseAddress)
 	a.To, errs[2] = parsed(message, "to", ParseAddress)
-	a.Value, errs[3] = parsed(message, "value", ParseAmount)
+	a.Value, errs[3] = parsed(message, "value", money.Parse)
 	a.ValidAfter, errs[4] = parsed(message, "validAfter", parseSeconds)
 	a.ValidBefore, errs[5] = parsed(message, "validBefore", parseSeconds)
 	a.Nonce, errs[6] = parsed(message, "nonce", ParseNonce)
@@ -250,11 +251,12 @@ func readSigned(payload json.RawMessage) (a Authorization, s Signature, err erro
 
 // parseSeconds reads a unix time, which payloads carry as a decimal string.
 func parseSeconds(s string) (uint64, error) {
-	amount, err := ParseAmount(s)
-	if err != nil || !amount.n.IsUint64() {
+	_, canonical := money.Parse(s)
+	seconds, err := strconv.ParseUint(s, 10, 64)
+	if canonical != nil || err != nil {
 		return 0, errors.New("not a unix time in seconds")
 	}
-	return amount.n.Uint64(), nil
+	return seconds, nil
 }
 
 // optional returns nil for "", so that an absent part stays absent.

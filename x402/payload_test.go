@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/x402"
 	"pgregory.net/rapid"
+
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/x402"
 )
 
 var (
 	someAuthorization = x402.Authorization{
-		From: x402.Address{1}, To: x402.Address{2}, Value: x402.NewAmount(10000), ValidBefore: 1800000000, Nonce: x402.Nonce{3},
+		From: x402.Address{1}, To: x402.Address{2}, Value: money.New(10000), ValidBefore: 1800000000, Nonce: x402.Nonce{3},
 	}
 	someSignature = x402.Signature{4, 64: 27}
 )

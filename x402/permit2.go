@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/purserpay/purser/money"
 )
 
 // The proxies, which are at the same addresses on every network, as [Permit2] is.
@@ -120,7 +121,7 @@ func (n Nonce) decimal() string { return new(big.Int).SetBytes(n[:]).String() }
 
 // nonceOf reads what decimal writes.
 func nonceOf(text string) (n Nonce, err error) {
-	number, err := ParseAmount(text)
+	number, err := money.Parse(text)
 	return number.Bytes32(), err
 }
 
@@ -159,7 +160,7 @@ func readPermit2(message json.RawMessage) (a Authorization, err error) {
 	var spender Address
 	a.From, errs[0] = parsed(fields, "from", ParseAddress)
 	_, errs[1] = parsed(permitted, "token", ParseAddress)
-	a.Value, errs[2] = parsed(permitted, "amount", ParseAmount)
+	a.Value, errs[2] = parsed(permitted, "amount", money.Parse)
 	spender, errs[3] = parsed(fields, "spender", ParseAddress)
 	a.Nonce, errs[4] = parsed(fields, "nonce", nonceOf)
 	a.ValidBefore, errs[5] = parsed(fields, "deadline", parseSeconds)

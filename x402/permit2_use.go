@@ -2,13 +2,14 @@ package x402
 
 import (
 	"bytes"
+	"github.com/purserpay/purser/money"
 	"math"
 )
 
 // Permit2Use is the use of an authorization, as the data of a call of a proxy tells it.
 type Permit2Use struct {
 	Authorization Authorization // ValidBefore is one second after the deadline
-	Moved         Amount        // of its Value
+	Moved         money.Amount  // of its Value
 }
 
 // Words of a proxy's call, counted from the token. After the deadline the upto proxy has the amount to
@@ -63,7 +64,7 @@ func uptoUse(w [][32]byte) (u Permit2Use, ok bool) {
 	a, ok := permitted(w, RailUpto, w[5], w[6], w[8])
 	facilitator, isAddress := addressIn(w[7])
 	a.Facilitator = facilitator
-	u = Permit2Use{Authorization: a, Moved: amountIn(w[4])}
+	u = Permit2Use{Authorization: a, Moved: money.FromBytes32(w[4])}
 	return u, ok && isAddress && u.Moved.Cmp(a.Value) <= 0
 }
 
@@ -75,7 +76,7 @@ func permitted(w [][32]byte, rail Rail, owner, to, validAfter [32]byte) (a Autho
 	deadline, hasDeadline := secondsIn(w[3])
 	ok = hasOwner && hasPayee && hasAfter && hasDeadline && deadline < math.MaxUint64
 	return Authorization{
-		From: from, To: payee, Value: amountIn(w[1]), ValidAfter: after, ValidBefore: deadline + 1, Nonce: w[2], Rail: rail,
+		From: from, To: payee, Value: money.FromBytes32(w[1]), ValidAfter: after, ValidBefore: deadline + 1, Nonce: w[2], Rail: rail,
 	}, ok
 }
 
@@ -84,12 +85,7 @@ func addressIn(w [32]byte) (a Address, ok bool) {
 	return a, bytes.Equal(w[:], addressWord(a))
 }
 
-func amountIn(w [32]byte) (a Amount) {
-	a.n.SetBytes32(w[:])
-	return a
-}
-
 func secondsIn(w [32]byte) (uint64, bool) {
-	n := amountIn(w)
-	return n.n.Uint64(), n.n.IsUint64()
+	n := money.FromBytes32(w).Big()
+	return n.Uint64(), n.IsUint64()
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/money"
 )
 
 // Receipt holds the answer of a seller or facilitator about a settlement (SettleResponse in x402
@@ -18,7 +19,7 @@ type Receipt struct {
 	ErrorReason string `json:"errorReason,omitempty"`
 	// ErrorMessage holds free text, up to several KB.
 	ErrorMessage string          `json:"errorMessage,omitempty"`
-	Amount       *Amount         `json:"amount,omitempty"`
+	Amount       *money.Amount   `json:"amount,omitempty"`
 	Raw          json.RawMessage `json:"-"` // as decoded
 }
 
@@ -77,7 +78,7 @@ func (r *Receipt) read(o object) (first error) {
 	if !ok {
 		text = string(raw) // some facilitators write a number
 	}
-	amount, err := ParseAmount(text)
+	amount, err := money.Parse(text)
 	if err != nil {
 		if first == nil {
 			first = &FieldError{"amount", err.Error()}

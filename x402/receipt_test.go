@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -20,7 +21,7 @@ func TestDecodeReceipt(t *testing.T) {
 	} {
 		r, err := x402.DecodeReceipt(value)
 		if err != nil || !r.Success || r.Network != "eip155:8453" || !x402.ValidTransaction(r.Transaction) ||
-			r.Payer != "0x857b06519E91e3A54538791bDbb0E22373e36b66" || r.Amount == nil || *r.Amount != x402.NewAmount(10000) || len(r.Raw) == 0 {
+			r.Payer != "0x857b06519E91e3A54538791bDbb0E22373e36b66" || r.Amount == nil || *r.Amount != money.New(10000) || len(r.Raw) == 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}

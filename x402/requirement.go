@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/money"
 )
 
 // MaxTimeoutCap bounds MaxTimeout. A longer timeout is decoded as this one.
@@ -21,7 +22,7 @@ type Requirement struct {
 	Raw             json.RawMessage
 	Version         int
 	Scheme, Network string
-	Amount          Amount // v2 amount, v1 maxAmountRequired
+	Amount          money.Amount // v2 amount, v1 maxAmountRequired
 	Asset, PayTo    Address
 	MaxTimeout      time.Duration // 0 when absent, at most MaxTimeoutCap
 	// Members of extra; "" when absent.
@@ -151,15 +152,15 @@ func wrong(value json.RawMessage, not error) error {
 }
 
 // parseWhole reads a required amount: a text, or a JSON number that is written as a whole one.
-func parseWhole(o object, key string) (Amount, error) {
-	if raw := o.value(key); raw != nil && allDigits(string(raw)) {
-		amount, err := ParseAmount(string(raw))
+func parseWhole(o object, key string) (money.Amount, error) {
+	if raw := o.value(key); raw != nil && money.AllDigits(string(raw)) {
+		amount, err := money.Parse(string(raw))
 		if err != nil {
 			err = wrong(raw, err)
 		}
 		return amount, err
 	}
-	return parsed(o, key, ParseAmount)
+	return parsed(o, key, money.Parse)
 }
 
 var errSeconds = errors.New("not a positive whole number of seconds")
@@ -171,7 +172,7 @@ func parseTimeout(raw json.RawMessage) (time.Duration, error) {
 	}
 	number := string(raw)
 	if text, is := strictjson.Unquote(raw); is {
-		if !allDigits(text) {
+		if !money.AllDigits(text) {
 			return 0, wrong(raw, errSeconds)
 		}
 		number = text

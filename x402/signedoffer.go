@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/purserpay/purser/money"
 )
 
 // OfferFault names what is wrong with a seller's signed offers, by a stable word.
@@ -211,7 +212,7 @@ func (o *signedOffer) readTerms() {
 	o.terms.note("asset", err)
 	o.terms.PayTo, err = ParseAddress(o.payTo)
 	o.terms.note("payTo", err)
-	o.terms.Amount, err = ParseAmount(o.amount)
+	o.terms.Amount, err = money.Parse(o.amount)
 	o.terms.note("amount", err)
 }
 
@@ -253,7 +254,7 @@ func (o *signedOffer) misfit(term string, r Requirement) string {
 }
 
 // money writes an amount of the asset for people.
-func (r Requirement) money(a Amount) string {
+func (r Requirement) money(a money.Amount) string {
 	_, asset, err := r.Supports()
 	if err != nil {
 		return a.String()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/purserpay/purser/money"
 )
 
 // Functions of the token that take a signed EIP-3009 message. Any sender may call them, and pays the
@@ -20,7 +21,7 @@ const (
 
 // TransferChallenge returns the challenge that asks for a plain transfer. A payer that sends money
 // on its own account answers it, so that a facilitator takes the payload like any other.
-func TransferChallenge(n Network, a Asset, to Address, amount Amount, valid time.Duration) (Challenge, error) {
+func TransferChallenge(n Network, a Asset, to Address, amount money.Amount, valid time.Duration) (Challenge, error) {
 	raw, err := json.Marshal(map[string]any{
 		"scheme": "exact", "network": n.CAIP2(), "amount": amount.String(), "asset": a.Address.String(), "payTo": to.String(),
 		"maxTimeoutSeconds": int(valid / time.Second), "extra": map[string]string{"name": a.Name, "version": a.Version},

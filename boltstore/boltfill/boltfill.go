@@ -16,7 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -85,15 +87,15 @@ func (f *filler) one(n int) (h boltstore.History, err error) {
 	}
 	base, _ := x402.NetworkByWire("base")
 	usdc := base.Assets[0]
-	amount := x402.NewAmount(1000 * uint64(1+f.few(200))) // 0.001 to 0.2 USDC
-	var nonce x402.Nonce                                  // the transaction is called the same: in order, which is written faster
+	amount := money.New(1000 * uint64(1+f.few(200))) // 0.001 to 0.2 USDC
+	var nonce x402.Nonce                             // the transaction is called the same: in order, which is written faster
 	binary.BigEndian.PutUint32(nonce[:], uint32(n))
 	for i := 4; i < len(nonce); i += 4 {
 		binary.BigEndian.PutUint32(nonce[i:], f.random.Uint32())
 	}
 	id := f.id(at)
 	p := &pay.Payment{
-		ID: id, KeyID: f.Keys[f.few(len(f.Keys))], Door: pay.DoorProxy, Task: task, Host: host,
+		ID: id, KeyID: f.Keys[f.few(len(f.Keys))], Door: policy.DoorProxy, Task: task, Host: host,
 		RequestURL: "https://" + host + "/v1/reports?n=" + strconv.Itoa(n),
 		Terms: pay.Terms{
 			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,

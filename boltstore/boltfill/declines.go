@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Declines writes as many counts of declined requests as a store keeps for the keys, up to the day of to.
 func Declines(ctx context.Context, db *boltstore.DB, keys []string, to time.Time) error {
 	reasons := []string{"per-payment", "daily-budget", "hosts", "price-guard", "insufficient-funds"}
-	price := x402.NewAmount(1_500_000)
+	price := money.New(1_500_000)
 	for _, key := range keys {
 		var list []pay.Declined
 		for ago := range pay.MaxDeclinedDays {

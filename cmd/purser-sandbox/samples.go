@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -24,7 +25,7 @@ var samples = []struct{ task, path, body string }{
 
 // buySamples pays for the samples through the proxy, as agents do. It then refills the wallet to
 // amount.
-func (s *running) buySamples(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
+func (s *running) buySamples(ctx context.Context, wallet x402.Address, amount money.Amount) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	var buying sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
@@ -125,7 +126,7 @@ func (s *running) furnish(ctx context.Context, admin client, samples bool, progr
 	if err != nil {
 		return err
 	}
-	amount, err := x402.ParseUnits(funds, decimals)
+	amount, err := money.ParseUnits(funds, decimals)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
@@ -60,7 +61,7 @@ type agent struct {
 	*world
 	key, id string
 	wallet  x402.Address // agents of a purser share it
-	had     x402.Amount
+	had     money.Amount
 	client  *http.Client
 }
 
@@ -76,7 +77,7 @@ func (w *world) newAgent(above string) *agent {
 	}
 	a := &agent{world: w, key: made.Key, id: made.ID}
 	if a.wallet, err = x402.ParseAddress(*made.Address); err == nil {
-		err = w.money.Fund(w.Context(), a.wallet, x402.NewAmount(funds))
+		err = w.money.Fund(w.Context(), a.wallet, money.New(funds))
 	}
 	if err == nil {
 		a.had, err = w.money.Balance(w.Context(), a.wallet)
@@ -151,7 +152,7 @@ func (a *agent) spent(want uint64) {
 	a.Helper()
 	process.Eventually(a.T, 20*time.Second, func() string {
 		have, err := a.money.Balance(context.Background(), a.wallet)
-		if left, _ := a.had.Sub(x402.NewAmount(want)); err != nil || have != left {
+		if left, _ := a.had.Sub(money.New(want)); err != nil || have != left {
 			return fmt.Sprintf("%s are left of %s, want %d less, %v", have, a.had, want, err)
 		}
 		return ""

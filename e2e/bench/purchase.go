@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -31,11 +33,11 @@ func newPurchase(key pay.Key, n int) *purchase {
 	at := time.Now().UTC()
 	row := newRow(key, n, at)
 	count, sum := pay.PendingCounters(key.ID)
-	most := x402.NewAmount(1 << 60)
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
+	most := money.New(1 << 60)
+	limit := func(c pay.Counter, amount money.Amount, release pay.Release) pay.Limit {
 		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}, Max: &most}
 	}
-	one := x402.NewAmount(1)
+	one := money.New(1)
 	var signature x402.Signature
 	for i := range signature {
 		signature[i] = byte(rand.Uint32()) //nolint:gosec // the signature is not checked
@@ -64,9 +66,9 @@ func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
 	host := "api-" + strconv.Itoa(n%12) + ".example.com"
 	base, _ := x402.NetworkByWire("base")
 	usdc := base.Assets[0]
-	amount := x402.NewAmount(100)
+	amount := money.New(100)
 	return &pay.Payment{
-		ID: id, KeyID: key.ID, OrganizationID: key.OrganizationID, Door: pay.DoorProxy,
+		ID: id, KeyID: key.ID, OrganizationID: key.OrganizationID, Door: policy.DoorProxy,
 		RequestURL: "http://" + host + "/reports?n=" + strconv.Itoa(n), Host: host,
 		Terms: pay.Terms{
 			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
@@ -97,7 +98,7 @@ func (h *house) fund(address string, dollars uint64) error {
 	if err != nil {
 		return err
 	}
-	return h.world.Fund(h.t.Context(), to, x402.NewAmount(dollars*1_000_000))
+	return h.world.Fund(h.t.Context(), to, money.New(dollars*1_000_000))
 }
 
 // paid is an unclaimed key with a funded wallet.

@@ -17,12 +17,12 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
 	"github.com/purserpay/purser/proxy/forward"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/x402"
 )
 
 // funds is a customer's first balance: a hundred dollars.
@@ -209,7 +209,7 @@ func enroll(w *hostile.World, purser string) (*hostile.Customer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, w.Fund(ctx, c.Wallet, x402.NewAmount(funds))
+	return c, w.Fund(ctx, c.Wallet, money.New(funds))
 }
 
 // hangUp calls leave, and returns once purser has noticed that the clients of the present are gone.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
@@ -50,7 +51,7 @@ func withdrawThrough(t *testing.T, lane []pass) {
 		if !w.purser.start(t, p.String()) {
 			t.Fatalf("%v: purser died before it was asked for anything", p)
 		}
-		amount := x402.NewAmount(uint64(100 + i))
+		amount := money.New(uint64(100 + i))
 		said, _ := w.withdraw(t, from, amount)
 		if !w.purser.dies(t, 20*time.Second) {
 			t.Fatalf("%v was not reached: %s", p, said)
@@ -78,7 +79,7 @@ func withdrawThrough(t *testing.T, lane []pass) {
 	w.report(t, append(found, w.autopsy(t)...))
 }
 
-func (w *world) withdraw(t *testing.T, from x402.Address, amount x402.Amount) (said string, err error) {
+func (w *world) withdraw(t *testing.T, from x402.Address, amount money.Amount) (said string, err error) {
 	t.Helper()
 	return w.purser.Command(t, "wallets", "withdraw", from.String(), "--to", home, "--amount", amount.Format(6), "--yes", "--json", "--admin", w.purser.Admin())
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -86,7 +86,7 @@ func (w *world) enroll(t *testing.T) {
 		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, sidecar: owner,
 	}
 	for _, c := range w.everybody() {
-		if err := w.Fund(ctx, c.Wallet, x402.NewAmount(funds)); err != nil {
+		if err := w.Fund(ctx, c.Wallet, money.New(funds)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/internal/keystore"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -138,7 +139,7 @@ func TestStatementEqualsTheChain(t *testing.T) {
 		t.Errorf("%d, %v: %v, and the chain has %s", status, err, export.Change, w.balance())
 	}
 
-	w.pastPurser(x402.NewAmount(70_000))
+	w.pastPurser(money.New(70_000))
 	process.Eventually(t, time.Minute, func() string {
 		status, s := w.statement(month)
 		if status != 2 || len(s.Differences) != 1 || s.Differences[0].Reason != bookkeeping.NotBooked || s.Differences[0].Amount.String() != "-70000" ||
@@ -172,7 +173,7 @@ func (w *town) rest() {
 }
 
 // pastPurser exports the wallet's key and moves money with it.
-func (w *town) pastPurser(amount x402.Amount) {
+func (w *town) pastPurser(amount money.Amount) {
 	w.t.Helper()
 	dir := w.t.TempDir()
 	phrase, file := filepath.Join(dir, "phrase"), filepath.Join(dir, "wallet.json")

@@ -16,11 +16,11 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -104,7 +104,7 @@ func newWorld(t *testing.T, orders int) *world {
 			t.Fatal("two nodes have made a wallet for one key")
 		}
 	}
-	if err := w.Fund(bounded(t), w.customers[0].Wallet, x402.NewAmount(funds)); err != nil {
+	if err := w.Fund(bounded(t), w.customers[0].Wallet, money.New(funds)); err != nil {
 		t.Fatal(err)
 	}
 	return w

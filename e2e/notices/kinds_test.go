@@ -9,12 +9,13 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/sandbox/hostile"
-	"github.com/purserpay/purser/x402"
 )
 
-func most(units uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(units)) }
+func most(units uint64) *policy.Cap { return policy.CapOf(money.New(units)) }
 
 // asks has the seller ask for other terms, and take what is paid by them.
 func asks(change func(*hostile.Terms)) []hostile.SellerFault {
@@ -35,7 +36,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	w := newWorld(t, append(post.settings(boss), chat.webhooks(), "PURSER_LOW_BALANCE=0.5")...)
 	w.start()
 
-	shop := w.customer("shop", rich, pay.Policy{DailyBudget: most(100)})
+	shop := w.customer("shop", rich, policy.Policy{DailyBudget: most(100)})
 	w.bought(shop, 5, "")
 	w.bought(shop, 3, "")
 	w.bought(shop, 2, "")
@@ -46,7 +47,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	}
 	w.await(pay.NoticeDeclined)
 
-	jump := w.customer("jump", rich, pay.Policy{})
+	jump := w.customer("jump", rich, policy.Policy{})
 	w.bought(jump, 1, "a")
 	w.Seller.Meet(asks(func(q *hostile.Terms) { q.Amount = "31" })...)
 	w.bought(jump, 1, "b")
@@ -54,10 +55,10 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	w.bought(jump, 2, "")
 	w.Calm()
 
-	w.bought(w.customer("poor", 100_000, pay.Policy{}), 7, "")
+	w.bought(w.customer("poor", 100_000, policy.Policy{}), 7, "")
 	w.await(pay.NoticeLowBalance)
 
-	silent := w.customer("silent", rich, pay.Policy{})
+	silent := w.customer("silent", rich, policy.Policy{})
 	w.Seller.Meet(hostile.SellerFault{Name: "hangs up", On: hostile.Paid, Always: true, Do: (*hostile.Visit).Reset})
 	for order := range uint64(5) {
 		if r := w.buy(silent, order+1, ""); r.Done {
@@ -67,7 +68,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	w.Calm()
 	w.await(pay.NoticeUnansweredRun)
 
-	gate := w.customer("gate", rich, pay.Policy{RequireApprovalAbove: most(10)})
+	gate := w.customer("gate", rich, policy.Policy{RequireApprovalAbove: most(10)})
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() { // waited for through left
@@ -81,12 +82,12 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	w.command("pause", "--reason", "end of the month")
 	w.command("resume")
 
-	liar := w.customer("liar", rich, pay.Policy{})
+	liar := w.customer("liar", rich, policy.Policy{})
 	w.Seller.Meet(hostile.InventsReceipt)
 	w.bought(liar, 3, "")
 	w.awaitWith(w.clock, pay.NoticeDisputed)
 
-	lost := w.customer("lost", rich, pay.Policy{})
+	lost := w.customer("lost", rich, policy.Policy{})
 	w.Seller.Meet(hostile.SellerFault{Name: "hangs up", On: hostile.Paid, Always: true, Do: (*hostile.Visit).Reset})
 	w.buy(lost, 4, "")
 	w.RPC.Show(hostile.View{NoLogs: true, NoSafe: true})

@@ -12,10 +12,11 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -94,13 +95,13 @@ func (w *world) command(arguments ...string) string {
 }
 
 // customer makes a key with a policy and a wallet of its own.
-func (w *world) customer(label string, funds uint64, policy pay.Policy) *hostile.Customer {
+func (w *world) customer(label string, funds uint64, policy policy.Policy) *hostile.Customer {
 	w.Helper()
 	var made adminapi.CreatedKey
 	w.admin("POST", "/purser/keys", adminapi.NewKey{Label: label, Policy: &policy, Wallet: "new"}, &made)
 	c, err := hostile.Deployment(w.Context(), w.purser.URL(""), made.Key)
 	if err == nil {
-		err = w.Fund(w.Context(), c.Wallet, x402.NewAmount(funds))
+		err = w.Fund(w.Context(), c.Wallet, money.New(funds))
 	}
 	if err != nil {
 		w.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
@@ -49,7 +50,7 @@ func fund(t *testing.T, w *sandbox.World, purser, sidecar string) *shopper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Fund(t.Context(), c.Wallet, x402.NewAmount(funds)); err != nil {
+	if err := w.Fund(t.Context(), c.Wallet, money.New(funds)); err != nil {
 		t.Fatal(err)
 	}
 	return &shopper{world: w, purser: purser, sidecar: sidecar, wallet: c.Wallet}

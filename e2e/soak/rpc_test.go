@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -226,7 +227,7 @@ func (c rpc) getLogs(param json.RawMessage) (any, error) {
 			add(2*i, t, topicUsed, t.nonce, "0x")
 		}
 		if moved {
-			add(2*i+1, t, topicTransfer, addressWord(t.to), hexWord(x402.NewAmount(t.value).Bytes32()))
+			add(2*i+1, t, topicTransfer, addressWord(t.to), hexWord(money.New(t.value).Bytes32()))
 		}
 		if len(logs) > maxLogs {
 			return nil, fmt.Errorf("query returned more than %d results", maxLogs)

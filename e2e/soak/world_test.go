@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -191,7 +192,7 @@ func (w *world) judge(a x402.Authorization, s x402.Signature) string {
 	switch {
 	case err != nil || signer != a.From:
 		return "invalid_exact_evm_signature"
-	case a.To != w.payTo || a.Value != x402.NewAmount(price):
+	case a.To != w.payTo || a.Value != money.New(price):
 		return "invalid_exact_evm_payload_authorization_value_mismatch"
 	}
 	return ""

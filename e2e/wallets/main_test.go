@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
@@ -62,7 +63,7 @@ func (w *world) fund(address string, micros uint64) {
 	w.Helper()
 	a, err := x402.ParseAddress(address)
 	if err == nil {
-		err = w.money.Fund(w.Context(), a, x402.NewAmount(micros))
+		err = w.money.Fund(w.Context(), a, money.New(micros))
 	}
 	if err != nil {
 		w.Fatal(err)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/purserpay/purser/internal/approvals"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // ApprovalStates lists what approvals can be asked for by.
@@ -28,7 +30,7 @@ type Approval struct {
 	KeyID        string            `json:"key_id"`
 	KeyLabel     string            `json:"key_label,omitempty"`
 	Organization string            `json:"organization_id,omitempty"`
-	Door         pay.Door          `json:"door"`
+	Door         policy.Door       `json:"door"`
 	Task         string            `json:"task,omitempty"`
 	Method       string            `json:"method,omitempty"`
 	Host         string            `json:"host,omitempty"`
@@ -210,7 +212,7 @@ func (p *Purser) findApproval(ctx context.Context, name string) (pay.Approval, e
 	return named[pay.Approval]{
 		kind: "approval", id: func(a pay.Approval) string { return a.ID }, unknown: unknown,
 		more: func(a pay.Approval) string {
-			return pay.Money(a.Terms.Amount) + " to " + a.Host + ", " + string(a.State(p.Books.Now()))
+			return money.Text(a.Terms.Amount) + " to " + a.Host + ", " + string(a.State(p.Books.Now()))
 		},
 	}.only(name, found)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -61,7 +62,7 @@ func (p *Purser) approval(r *http.Request, want NewApproval) (o treasury.Allowan
 	case !known || want.Network != "" && want.Network != n.Name:
 		return o, n, Errorf(http.StatusBadRequest, "network: the wallet is on %s", o.Wallet.Network)
 	}
-	if o.Amount, err = x402.ParseAmount(want.Amount); err != nil {
+	if o.Amount, err = money.Parse(want.Amount); err != nil {
 		return o, n, Errorf(http.StatusBadRequest, "amount: %w", err)
 	}
 	o.MaxFee, o.MaxCost, err = maxFees(want.MaxFee, want.MaxCost)

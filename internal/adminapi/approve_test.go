@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -105,7 +106,7 @@ func (r *realWorld) permit2(task string) (*pay.Attempt, error) {
 		"extra":{"name":"USD Coin","version":"2","assetTransferMethod":"permit2"}}]}`)
 	r.must(err)
 	a, err := r.Payer.Pay(r.t.Context(), pay.Request{
-		Key: r.key, Door: pay.DoorAPI, Settlement: pay.SettleSeller, Task: task, Challenge: c, URL: "https://api.example.com/x",
+		Key: r.key, Door: policy.DoorAPI, Settlement: pay.SettleSeller, Task: task, Challenge: c, URL: "https://api.example.com/x",
 	})
 	if err == nil {
 		a.Finish(true)

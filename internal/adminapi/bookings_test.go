@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/internal/bookkeeping"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/ledger"
@@ -209,7 +210,7 @@ func moves(t *testing.T, w *onChain, wallet pay.Wallet, secret []byte, amount ui
 	to, err := x402.ParseAddress(home)
 	w.must(err)
 	base, _ := x402.NetworkByWire("base")
-	a := x402.Authorization{From: *wallet.Address, To: to, Value: x402.NewAmount(amount), ValidBefore: uint64(w.now().Add(time.Hour).Unix()), Nonce: x402.Nonce{1}}
+	a := x402.Authorization{From: *wallet.Address, To: to, Value: money.New(amount), ValidBefore: uint64(w.now().Add(time.Hour).Unix()), Nonce: x402.Nonce{1}}
 	key, err := crypto.ToECDSA(secret)
 	w.must(err)
 	signature, err := x402.Sign(a.Digest(base.Assets[0], base.ChainID), key)

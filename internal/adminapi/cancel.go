@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -99,12 +100,12 @@ func (p *Purser) cancellation(r *http.Request, want NewCancellation) (o treasury
 }
 
 // maxFees reads the bounds on the price of gas and on the cost of a transaction; nil: none.
-func maxFees(price, cost string) (fee, most *x402.Amount, err error) {
-	read := func(field, text string) (*x402.Amount, error) {
+func maxFees(price, cost string) (fee, most *money.Amount, err error) {
+	read := func(field, text string) (*money.Amount, error) {
 		if text == "" {
 			return nil, nil
 		}
-		amount, err := x402.ParseAmount(text)
+		amount, err := money.Parse(text)
 		if err != nil {
 			return nil, Errorf(http.StatusBadRequest, "%s: %w", field, err)
 		}
@@ -129,7 +130,7 @@ func (p *Purser) planCancellation(r *http.Request, want NewCancellation) (any, e
 		WalletID: o.Wallet.ID, Network: o.Wallet.Network, From: o.Wallet.Address.String(), Payments: []Payment{},
 		Expired: plan.Expired, Signs: o.Sign, Cost: shownCost(plan.Cost),
 	}
-	var sum x402.Amount
+	var sum money.Amount
 	for _, row := range plan.Payments {
 		shown.Payments, shown.Currency = append(shown.Payments, shownPayment(row)), row.Currency
 		sum = sum.AddSaturated(row.Terms.Amount)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -177,7 +178,7 @@ func (p *Purser) findPayment(ctx context.Context, name string) (*pay.Payment, er
 	return named[*pay.Payment]{
 		kind: "payment", id: func(row *pay.Payment) string { return row.ID }, unknown: unknown,
 		more: func(row *pay.Payment) string {
-			return pay.Money(row.Moved()) + " for " + cmp.Or(row.Host, "a withdrawal") + ", " + string(row.State)
+			return money.Text(row.Moved()) + " for " + cmp.Or(row.Host, "a withdrawal") + ", " + string(row.State)
 		},
 	}.only(name, found)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -22,9 +23,9 @@ type Key struct {
 	Operator     bool      `json:"operator"` // the configured limits hold for it on REST too
 	Created      time.Time `json:"created_at"`
 	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
-	Policy  *pay.Policy             `json:"policy"`
-	InForce map[pay.Door]pay.Policy `json:"in_force"`
-	Quota   *Quota                  `json:"quota,omitempty"` // for a single key or with today's, where a plan has one
+	Policy  *policy.Policy                `json:"policy"`
+	InForce map[policy.Door]policy.Policy `json:"in_force"`
+	Quota   *Quota                        `json:"quota,omitempty"` // for a single key or with today's, where a plan has one
 	// Paused is there while the key makes no new payment, Revoked once it resolves nowhere.
 	Paused  *Pause    `json:"paused,omitempty"`
 	Revoked time.Time `json:"revoked_at,omitzero"`
@@ -38,12 +39,12 @@ type Keys struct {
 }
 
 // Doors lists all doors, in the order of tables.
-var Doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
+var Doors = []policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI}
 
 func shownKey(p *pay.Payer, k pay.Key) Key {
 	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
-		InForce: map[pay.Door]pay.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
+		InForce: map[policy.Door]policy.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
 	}
 	for _, d := range Doors {
 		shown.InForce[d] = p.PolicyOf(k, d)
@@ -93,7 +94,7 @@ type Quota struct {
 // shownToday returns a shown key with what it did today, and its quota.
 func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
 	shown := shownKey(p.Payer, k)
-	today, err := limits.TodayOf(ctx, p.Payer, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
+	today, err := limits.TodayOf(ctx, p.Payer, k, policy.DoorProxy, p.Networks[0].Assets[0].Symbol)
 	if err != nil {
 		return shown, err
 	}
@@ -114,9 +115,9 @@ func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
 
 // NewKey is the body of POST /purser/keys.
 type NewKey struct {
-	Label   string      `json:"label"`
-	Policy  *pay.Policy `json:"policy"`
-	Network string      `json:"network"` // of its wallet; default: the first one that is configured
+	Label   string         `json:"label"`
+	Policy  *policy.Policy `json:"policy"`
+	Network string         `json:"network"` // of its wallet; default: the first one that is configured
 	// Wallet names the wallet that the key draws from, by id or address, or is "new" for one of its
 	// own. Default: the deployment's.
 	Wallet string `json:"wallet"`

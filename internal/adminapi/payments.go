@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -22,7 +24,7 @@ type Payment struct {
 	Organization string         `json:"organization_id,omitempty"`
 	State        pay.State      `json:"state"`
 	Flags        []string       `json:"flags"`
-	Door         pay.Door       `json:"door"`
+	Door         policy.Door    `json:"door"`
 	Task         string         `json:"task,omitempty"`
 	Host         string         `json:"host"`
 	Settlement   pay.Settlement `json:"settlement"`
@@ -170,7 +172,7 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 		WalletID: p.WalletID, From: p.Authorization.From.String(), Nonce: p.Authorization.Nonce.String(),
 		Signed: p.Signature != nil, Answered: p.Answered, Unanswered: p.Unanswered, Receipted: p.Receipted,
 		EventID: p.EventID, Detail: p.Detail, Notes: []Note{}, Reservations: []Reservation{},
-		Description: pay.Truncate(p.Offer.Description(), 300), Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
+		Description: words.Truncate(p.Offer.Description(), 300), Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
 	}
 	for _, n := range p.Notes {
 		s.Notes = append(s.Notes, Note(n))

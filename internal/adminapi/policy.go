@@ -8,14 +8,14 @@ import (
 
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
 // replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
 // it away, so that the defaults hold again.
 func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, error) {
-	return p.changePolicy(r, func(json.RawMessage) (*pay.Policy, error) { return readPolicy(body) })
+	return p.changePolicy(r, func(json.RawMessage) (*policy.Policy, error) { return readPolicy(body) })
 }
 
 // patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
@@ -26,16 +26,16 @@ func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return p.changePolicy(r, func(old json.RawMessage) (*pay.Policy, error) {
+	return p.changePolicy(r, func(old json.RawMessage) (*policy.Policy, error) {
 		pol, err := readPolicy(mergePatch(old, patch))
 		if err != nil || add == nil {
 			return pol, err
 		}
-		return add.to(cmp.Or(pol, new(pay.Policy)))
+		return add.to(cmp.Or(pol, new(policy.Policy)))
 	})
 }
 
-func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) (*pay.Policy, error)) (any, error) {
+func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) (*policy.Policy, error)) (any, error) {
 	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 	}
 	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
 		// Off REST, unless it names doors: see [operatorkeys.ExecPolicy].
-		if pol = cmp.Or(pol, new(pay.Policy)); len(pol.Doors) == 0 {
+		if pol = cmp.Or(pol, new(policy.Policy)); len(pol.Doors) == 0 {
 			pol.Doors = operatorkeys.ExecPolicy().Doors
 		}
 	}
@@ -71,8 +71,8 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 }
 
 // readPolicy reads a policy; nil for null.
-func readPolicy(text json.RawMessage) (*pay.Policy, error) {
-	var pol *pay.Policy
+func readPolicy(text json.RawMessage) (*policy.Policy, error) {
+	var pol *policy.Policy
 	if err := strictjson.Decode(text, &pol, openFields...); err != nil {
 		return nil, Errorf(http.StatusBadRequest, "policy: %w", err)
 	}
@@ -137,7 +137,7 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 
 // to adds to the lists of a policy. Only a list that is there allows more by an addition: all
 // others would have been allowed before, and none but the new ones then.
-func (a *listAdditions) to(pol *pay.Policy) (*pay.Policy, error) {
+func (a *listAdditions) to(pol *policy.Policy) (*policy.Policy, error) {
 	const noList = "%s: the key has no such list of its own to add to; %s makes one"
 	if len(a.AllowHosts) > 0 && len(pol.AllowHosts) == 0 {
 		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -14,7 +15,7 @@ func TestStory(t *testing.T) {
 	t.Parallel()
 	at := func(minutes int) time.Time { return time.Date(2026, 11, 15, 12, minutes, 0, 0, time.UTC) }
 	p := &pay.Payment{
-		ID: "p1", Door: pay.DoorProxy, Created: at(0), Closed: at(9), State: pay.Settled, Transaction: "0xab", Signature: &x402.Signature{},
+		ID: "p1", Door: policy.DoorProxy, Created: at(0), Closed: at(9), State: pay.Settled, Transaction: "0xab", Signature: &x402.Signature{},
 		Notes:      []pay.Note{{At: at(12), Text: "the chain has another transaction"}, {At: at(1), Text: "no answer: timeout"}},
 		Resolution: &pay.Resolution{At: at(7), As: pay.Void, Reason: "nothing came", By: "ann"}, Answered: true, Confirmed: true,
 	}

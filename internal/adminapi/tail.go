@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // tailWait bounds a question for the next events. A reload waits 10 s for the admin endpoint's requests.
@@ -20,14 +21,14 @@ var TailLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void
 
 // TailEvent tells of a change of a payment, or of a request that was not paid.
 type TailEvent struct {
-	Number   uint64    `json:"number"`
-	At       time.Time `json:"at"`
-	State    string    `json:"state"` // a state or flag of the payment, or "declined"
-	KeyID    string    `json:"key_id"`
-	KeyLabel string    `json:"key_label,omitempty"`
-	Door     pay.Door  `json:"door"`
-	Task     string    `json:"task"`
-	Host     string    `json:"host"`
+	Number   uint64      `json:"number"`
+	At       time.Time   `json:"at"`
+	State    string      `json:"state"` // a state or flag of the payment, or "declined"
+	KeyID    string      `json:"key_id"`
+	KeyLabel string      `json:"key_label,omitempty"`
+	Door     policy.Door `json:"door"`
+	Task     string      `json:"task"`
+	Host     string      `json:"host"`
 	// Amount is in the smallest unit of Currency; nil where it is not known.
 	Amount      *string `json:"amount"`
 	Currency    string  `json:"currency"`

@@ -10,8 +10,9 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/feed"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // tailing runs 'purser tail' and returns its lines, and its end.
@@ -31,10 +32,10 @@ func (w *world) tailing(flags ...string) (*bufio.Scanner, <-chan clitest.Outcome
 func TestTail(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("rese\x1b[31march")
-	price := x402.NewAmount(2_500_000)
+	price := money.New(2_500_000)
 	p := &pay.Payment{
-		ID: "01a209bd-546f-7641-8036-f3867ab97d01", KeyID: k.ID, Door: pay.DoorProxy, Task: "nightly", Host: "api.example.com",
-		Terms: pay.Terms{Amount: x402.NewAmount(10_000)}, Transaction: "0xab",
+		ID: "01a209bd-546f-7641-8036-f3867ab97d01", KeyID: k.ID, Door: policy.DoorProxy, Task: "nightly", Host: "api.example.com",
+		Terms: pay.Terms{Amount: money.New(10_000)}, Transaction: "0xab",
 	}
 	w.Feed.Add(feed.Of(p, "confirmed")) // before the command
 	lines, ended := w.tailing()
@@ -51,8 +52,8 @@ func TestTail(t *testing.T) {
 	if got := next(); !strings.HasSuffix(got, " settled 0.01 rese\ufffd[31march api.example.com nightly 01a209bd-546f-7641") {
 		t.Error(got)
 	}
-	w.Feed.Add(feed.OfDecline(pay.DoorProxy, pay.Decline{Reason: "per-payment", Detail: "2.50 USDC is too much", KeyID: k.ID, Host: "api.example.com", Price: &price}))
-	w.Feed.Add(feed.OfDecline(pay.DoorAPI, pay.Decline{Reason: "quota", KeyID: "gone"}))
+	w.Feed.Add(feed.OfDecline(policy.DoorProxy, pay.Decline{Reason: "per-payment", Detail: "2.50 USDC is too much", KeyID: k.ID, Host: "api.example.com", Price: &price}))
+	w.Feed.Add(feed.OfDecline(policy.DoorAPI, pay.Decline{Reason: "quota", KeyID: "gone"}))
 	if got := next(); !strings.HasSuffix(got, " declined 2.5 rese\ufffd[31march api.example.com - per-payment: 2.50 USDC is too much") {
 		t.Error(got)
 	}
@@ -76,7 +77,7 @@ func TestTailFilters(t *testing.T) {
 		if i > 3 {
 			d.KeyID, d.Host = "other", "b.example"
 		}
-		w.Feed.Add(feed.OfDecline(pay.DoorProxy, d))
+		w.Feed.Add(feed.OfDecline(policy.DoorProxy, d))
 	}
 	for query, want := range map[string]string{
 		"": "01234567", "&key=research": "0123", "&task=b": "1357", "&host=https://a.example/x": "0123", "&state=declined": "01234567", "&task=a&host=b.example": "46",
@@ -95,7 +96,7 @@ func TestTailFilters(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 	for range feed.Kept {
-		w.Feed.Add(feed.OfDecline(pay.DoorProxy, pay.Decline{Reason: "x"}))
+		w.Feed.Add(feed.OfDecline(policy.DoorProxy, pay.Decline{Reason: "x"}))
 	}
 	if page := get[adminapi.Tail](w, "/tail?after=3"); page.Missed != 5 || len(page.Events) != feed.Kept {
 		t.Errorf("%d missed of %d", page.Missed, len(page.Events))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -105,7 +106,7 @@ func (p *Purser) withdrawal(r *http.Request, want NewWithdrawal) (o treasury.Wit
 		return bad("to", err)
 	}
 	if want.Amount != "" {
-		amount, err := x402.ParseAmount(want.Amount)
+		amount, err := money.Parse(want.Amount)
 		if err != nil {
 			return bad("amount", err)
 		}

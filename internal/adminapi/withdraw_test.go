@@ -7,7 +7,9 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli/clitest"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -18,8 +20,8 @@ func (rich) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.Chain
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: "0x" + strings.Repeat("1", 64)}, nil
 }
 
-func (rich) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
-	return x402.NewAmount(2_000_000), nil
+func (rich) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (money.Amount, error) {
+	return money.New(2_000_000), nil
 }
 
 // Trace shows what went home: its withdrawals have moved.
@@ -56,7 +58,7 @@ func TestWithdrawCommand(t *testing.T) {
 		t.Fatalf("%d payments after a plan", n)
 	}
 	got := ran[adminapi.Withdrawn](w, "wallets withdraw "+wallet.Address.String()+" --to "+home+" --amount 1.5 --yes")
-	if got.State != pay.Settled || got.Amount != "1500000" || got.PayTo != home || got.Door != pay.DoorOperator || got.Earlier || got.Transfer != nil || got.Reserved != "10000" {
+	if got.State != pay.Settled || got.Amount != "1500000" || got.PayTo != home || got.Door != policy.DoorOperator || got.Earlier || got.Transfer != nil || got.Reserved != "10000" {
 		t.Errorf("withdrawn %+v", got)
 	}
 	again := w.run("wallets withdraw "+wallet.ID+" --to "+home+" --amount 1.5 --yes", "by an earlier equal order", got.Transaction)

@@ -24,8 +24,10 @@ import (
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -74,9 +76,9 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 		Logger: log, Store: w.store, Wallets: signer.NewLocal(w.store), Facilitator: new(settles), Clock: w.now,
 		Networks: []x402.Network{base},
 		Names:    pay.Names{RPC: func(string) string { return "PURSER_RPC_URL" }},
-		DefaultPolicy: pay.Policy{
-			MaxPayment:  pay.CapOf(x402.NewAmount(1_000_000)),
-			DailyBudget: pay.CapOf(x402.NewAmount(10_000_000)),
+		DefaultPolicy: policy.Policy{
+			MaxPayment:  policy.CapOf(money.New(1_000_000)),
+			DailyBudget: policy.CapOf(money.New(10_000_000)),
 		},
 	}
 	for _, c := range change {
@@ -164,7 +166,7 @@ func (w *world) pays(k pay.Key, settlement pay.Settlement, task string, amount i
 		"extra":{"name":"USD Coin","version":"2"}}]}`, amount, strings.Repeat("1", 40)))
 	w.must(err)
 	a, err := w.Payer.Pay(w.t.Context(), pay.Request{
-		Key: k, Door: pay.DoorAPI, Settlement: settlement, Task: task,
+		Key: k, Door: policy.DoorAPI, Settlement: settlement, Task: task,
 		Challenge: c, URL: url,
 	})
 	if err == nil {

@@ -8,8 +8,9 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // Desk answers approvals for the surfaces that people use.
@@ -22,7 +23,7 @@ type Desk struct {
 type Answered struct {
 	Approval pay.Approval
 	// Raised is the limit that the key has from now on; nil: none was raised.
-	Raised *x402.Amount
+	Raised *money.Amount
 	// NotRaised says why a limit that was to be raised was not.
 	NotRaised string
 	// Failed: that is because of an error.
@@ -51,7 +52,7 @@ func (d Desk) Answer(ctx context.Context, q pay.ApprovalAnswering, raise bool) (
 
 // Raisable returns the limit above which a key needs an approval, if it held a payment and still does;
 // nil: there is nothing to raise.
-func (d Desk) Raisable(k pay.Key, a pay.Approval) *x402.Amount {
+func (d Desk) Raisable(k pay.Key, a pay.Approval) *money.Amount {
 	most := d.Payer.PolicyOf(k, a.Door).RequireApprovalAbove.Max()
 	if a.Rule != pay.RuleApprovalAbove || most == nil || a.Terms.Amount.Cmp(*most) <= 0 {
 		return nil
@@ -64,7 +65,7 @@ const raiseTries = 5
 
 // raise lets the key of an approval pay this price without one. It returns the new limit, nil if there
 // is nothing to raise.
-func (d Desk) raise(ctx context.Context, a pay.Approval) (*x402.Amount, error) {
+func (d Desk) raise(ctx context.Context, a pay.Approval) (*money.Amount, error) {
 	if err := operatorkeys.Changes.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (d Desk) raise(ctx context.Context, a pay.Approval) (*x402.Amount, error) {
 		if err != nil || d.Raisable(k, a) == nil {
 			return nil, err
 		}
-		var pol pay.Policy
+		var pol policy.Policy
 		if k.Policy != nil {
 			pol = *k.Policy
 		}
@@ -82,7 +83,7 @@ func (d Desk) raise(ctx context.Context, a pay.Approval) (*x402.Amount, error) {
 			pol.Doors = operatorkeys.ExecPolicy().Doors
 		}
 		price := a.Terms.Amount
-		pol.RequireApprovalAbove = pay.CapOf(price)
+		pol.RequireApprovalAbove = policy.CapOf(price)
 		if _, err = d.Books.SetPolicyAt(ctx, k.ID, k.PolicyRevision, &pol); err == nil {
 			return &price, nil
 		}

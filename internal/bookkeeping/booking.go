@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -26,14 +27,14 @@ const (
 type Booking struct {
 	// ID stays the same in each export. It is that of the spend event. A transfer that only the chain
 	// tells of has its transaction and its place among the logs.
-	ID      string      `json:"id"`
-	Kind    Kind        `json:"kind"`
-	At      time.Time   `json:"at"`
-	Amount  x402.Amount `json:"amount"` // in the smallest unit of the currency
-	Symbol  string      `json:"currency"`
-	Digits  int         `json:"decimals"`
-	Network string      `json:"network"`
-	Wallet  string      `json:"wallet"` // address
+	ID      string       `json:"id"`
+	Kind    Kind         `json:"kind"`
+	At      time.Time    `json:"at"`
+	Amount  money.Amount `json:"amount"` // in the smallest unit of the currency
+	Symbol  string       `json:"currency"`
+	Digits  int          `json:"decimals"`
+	Network string       `json:"network"`
+	Wallet  string       `json:"wallet"` // address
 	// WalletID is empty in books that name no wallet.
 	WalletID string `json:"wallet_id"`
 	KeyID    string `json:"key_id"`
@@ -90,7 +91,7 @@ func (b Booking) change() string {
 }
 
 // fixed writes an amount with all decimals.
-func fixed(a x402.Amount, digits int) string {
+func fixed(a money.Amount, digits int) string {
 	text := a.Format(digits)
 	whole, fraction, _ := strings.Cut(text, ".")
 	if digits <= 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -18,7 +19,7 @@ const runningSlack = 2 * time.Minute
 // movement names a transfer out of a wallet as the books know it.
 type movement struct {
 	transaction, to string
-	amount          x402.Amount
+	amount          money.Amount
 }
 
 func movementOf(m treasury.Transfer, withTransaction bool) movement {

@@ -19,8 +19,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -33,7 +33,7 @@ func example() []Booking {
 	wallet, seller := "0x857b06519e91e3a54538791bdbb0e22373e36b66", "0x209693bc6afc0c5328ba36faf03c514ef312287c"
 	b := func(n int, amount uint64) Booking {
 		return Booking{
-			ID: fmt.Sprintf("0199aaaa-0000-7000-8000-%012d", n), Kind: Payment, At: at.Add(time.Duration(n) * time.Hour), Amount: x402.NewAmount(amount),
+			ID: fmt.Sprintf("0199aaaa-0000-7000-8000-%012d", n), Kind: Payment, At: at.Add(time.Duration(n) * time.Hour), Amount: money.New(amount),
 			Symbol: "USDC", Digits: 6, Network: "base", Wallet: wallet, WalletID: "0199aaaa-0000-7000-8000-00000000aaaa",
 			KeyID: "0199aaaa-0000-7000-8000-00000000bbbb", KeyLabel: "research", KeyName: "Research", Host: "api.example.com", Task: "nightly",
 			URL: "https://api.example.com/report", PaymentID: fmt.Sprintf("0199bbbb-0000-7000-8000-%012d", n), Other: seller,
@@ -183,7 +183,7 @@ func drawn(t *rapid.T) (list []Booking) {
 		at = at.Add(time.Duration(rapid.IntRange(0, 36).Draw(t, "hours")) * time.Hour)
 		b := Booking{
 			ID: fmt.Sprintf("0199aaaa-0000-7000-8000-%012d", i), Kind: rapid.SampledFrom([]Kind{Payment, Payment, Withdrawal, Deposit, Unbooked}).Draw(t, "kind"),
-			At: at, Amount: x402.NewAmount(rapid.Uint64().Draw(t, "amount")), Symbol: "USDC", Digits: 6, Network: "base",
+			At: at, Amount: money.New(rapid.Uint64().Draw(t, "amount")), Symbol: "USDC", Digits: 6, Network: "base",
 			Wallet: fmt.Sprintf("0x%040x", rapid.IntRange(1, 3).Draw(t, "wallet")), KeyLabel: text.Draw(t, "label"),
 			Host: text.Draw(t, "host"), Task: text.Draw(t, "task"), URL: text.Draw(t, "url"), Other: fmt.Sprintf("0x%040x", 99),
 			PaymentID: fmt.Sprintf("0199bbbb-0000-7000-8000-%012d", i), Transaction: fmt.Sprintf("0x%064x", i), Flags: []string{text.Draw(t, "flag")},

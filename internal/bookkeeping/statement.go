@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -246,7 +247,7 @@ func (t *Tally) NotCompared(name WalletName, why string) { t.wallet(name).Why = 
 type OpenPayment struct {
 	ID, Host string
 	To       x402.Address
-	Amount   x402.Amount
+	Amount   money.Amount
 }
 
 // Statement ends the tally. Wallets without money and bookings are left out.

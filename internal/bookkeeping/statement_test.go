@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -30,7 +31,7 @@ func newMonth() *month {
 	return &month{Tally: NewTally(october), owner: owner, name: WalletName{"base", owner.String()}, history: treasury.History{
 		Asset: n.Assets[0], Opening: pay.ChainBlock{Number: 100, Time: october.From.Add(-time.Second)},
 		Closing:  pay.ChainBlock{Number: 200, Time: october.To.Add(-time.Second)},
-		Balances: map[x402.Address][2]x402.Amount{owner: {x402.NewAmount(1000), x402.NewAmount(1000)}},
+		Balances: map[x402.Address][2]money.Amount{owner: {money.New(1000), money.New(1000)}},
 	}}
 }
 
@@ -38,7 +39,7 @@ func newMonth() *month {
 func (m *month) books(amount uint64, at time.Time, change ...func(*Booking)) Booking {
 	m.n++
 	b := Booking{
-		ID: fmt.Sprintf("event-%03d", m.n), Kind: Payment, At: at, Amount: x402.NewAmount(amount), Symbol: "USDC", Digits: 6, Network: "base",
+		ID: fmt.Sprintf("event-%03d", m.n), Kind: Payment, At: at, Amount: money.New(amount), Symbol: "USDC", Digits: 6, Network: "base",
 		Wallet: m.owner.String(), KeyID: "key", KeyLabel: "research", Host: "api.example.com", PaymentID: fmt.Sprintf("payment-%03d", m.n),
 		Transaction: fmt.Sprintf("0x%064x", m.n), Other: x402.Address{19: 9}.String(),
 	}
@@ -58,7 +59,7 @@ func (m *month) takesBack(b Booking, at time.Time) {
 
 // moves moves money on the chain; the wallet's balance at the end changes, if it is inside.
 func (m *month) moves(from, to x402.Address, amount, block uint64, transaction string) {
-	t := treasury.Transfer{From: from, To: to, Value: x402.NewAmount(amount), Transaction: transaction, Block: block, Index: uint64(len(m.history.Transfers))}
+	t := treasury.Transfer{From: from, To: to, Value: money.New(amount), Transaction: transaction, Block: block, Index: uint64(len(m.history.Transfers))}
 	m.history.Transfers = append(m.history.Transfers, t)
 	if ends := m.history.Balances[m.owner]; m.history.Inside(t) {
 		if to == m.owner {
@@ -77,7 +78,7 @@ func (m *month) pays(b Booking, block uint64) {
 	m.moves(m.owner, to, mustUint(b.Amount), block, b.Transaction)
 }
 
-func mustUint(a x402.Amount) uint64 { return a.Big().Uint64() }
+func mustUint(a money.Amount) uint64 { return a.Big().Uint64() }
 
 // statement compares, and checks that the differences are all that differs.
 func (m *month) statement(t interface {
@@ -162,20 +163,20 @@ func TestDifferences(t *testing.T) {
 		}, []Reason{Corrected}, Differs},
 		"unknown": {func(m *month) []OpenPayment {
 			m.moves(m.owner, x402.Address{19: 9}, 5, 120, "0xe")
-			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: x402.NewAmount(6)}}
+			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: money.New(6)}}
 		}, []Reason{NotBooked}, Differs},
 		"open": {func(m *month) []OpenPayment {
 			m.moves(m.owner, x402.Address{19: 9}, 5, 120, "0xe")
 			m.moves(m.owner, x402.Address{19: 9}, 5, 121, "0xf") // a payment moves money once
-			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: x402.NewAmount(5)}}
+			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: money.New(5)}}
 		}, []Reason{NotBooked, Open}, Differs},
 		"burnt": {func(m *month) []OpenPayment {
-			m.history.Balances[m.owner] = [2]x402.Amount{x402.NewAmount(1000), x402.NewAmount(999)}
+			m.history.Balances[m.owner] = [2]money.Amount{money.New(1000), money.New(999)}
 			return nil
 		}, []Reason{Unexplained}, Differs},
 		"another amount": {func(m *month) []OpenPayment {
 			b := m.books(5, noon)
-			b.Amount = x402.NewAmount(4)
+			b.Amount = money.New(4)
 			m.pays(b, 120)
 			return nil
 		}, []Reason{Missing, NotBooked}, Differs},
@@ -237,7 +238,7 @@ func TestDifferencesAddUp(t *testing.T) {
 		}
 		var open []OpenPayment
 		if rapid.Bool().Draw(t, "open") {
-			open = append(open, OpenPayment{ID: "open", To: x402.Address{19: 9}, Amount: x402.NewAmount(amount.Draw(t, "open amount"))})
+			open = append(open, OpenPayment{ID: "open", To: x402.Address{19: 9}, Amount: money.New(amount.Draw(t, "open amount"))})
 		}
 		if err := m.Compare(m.name, m.history, open); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // KeyRequest holds the wishes for a new key.
@@ -19,7 +21,7 @@ type KeyRequest struct {
 	Secret         string // empty: generated
 	OrganizationID string // privileged
 	Plan           pay.PlanName
-	Policy         *pay.Policy
+	Policy         *policy.Policy
 	Operator, Exec bool // see [pay.Key]
 }
 
@@ -37,12 +39,22 @@ func (b *Books) Keys(ctx context.Context, after string, limit int) ([]pay.Key, e
 	return b.reader.ListKeys(ctx, after, limit)
 }
 
+// checkPolicy finds the malformed field of a policy: *InputError. A nil policy is none.
+func checkPolicy(pol *policy.Policy) error {
+	if pol == nil {
+		return nil
+	}
+	err := pol.Validate()
+	if malformed, is := errors.AsType[*policy.FieldError](err); is {
+		return &pay.InputError{Field: malformed.Field, Reason: malformed.Reason}
+	}
+	return err
+}
+
 // SetPolicy gives a key its own policy, or takes it away (nil). ErrKeyNotFound, *InputError.
-func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
-	if pol != nil {
-		if err := pol.Validate(); err != nil {
-			return pay.Key{}, err
-		}
+func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *policy.Policy) (pay.Key, error) {
+	if err := checkPolicy(pol); err != nil {
+		return pay.Key{}, err
 	}
 	k, err := b.store.SetPolicy(ctx, keyID, pol)
 	if err == nil {
@@ -53,11 +65,9 @@ func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (p
 
 // SetPolicyAt is SetPolicy for a person who has seen the key in a revision: ErrPolicyChanged if it has
 // another one by now.
-func (b *Books) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
-	if pol != nil {
-		if err := pol.Validate(); err != nil {
-			return pay.Key{}, err
-		}
+func (b *Books) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *policy.Policy) (pay.Key, error) {
+	if err := checkPolicy(pol); err != nil {
+		return pay.Key{}, err
 	}
 	k, err := b.store.SetPolicyAt(ctx, keyID, revision, pol)
 	if err == nil {
@@ -87,10 +97,8 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 	if r.OrganizationID != "" && !validOrganizationID(r.OrganizationID) {
 		return pay.Key{}, "", &pay.InputError{Field: "organization_id", Reason: "1 to 200 visible characters"}
 	}
-	if r.Policy != nil {
-		if err := r.Policy.Validate(); err != nil {
-			return pay.Key{}, "", err
-		}
+	if err := checkPolicy(r.Policy); err != nil {
+		return pay.Key{}, "", err
 	}
 	secret := r.Secret
 	if secret == "" {

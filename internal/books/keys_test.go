@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 func TestKeysAndPolicies(t *testing.T) {
@@ -39,7 +40,7 @@ func TestKeysAndPolicies(t *testing.T) {
 	if !slices.Equal(got, ids) {
 		t.Errorf("keys %v, want %v", got, ids)
 	}
-	pol := pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(5))}
+	pol := policy.Policy{DailyBudget: policy.CapOf(money.New(5))}
 	k, err := w.SetPolicy(t.Context(), ids[2], &pol)
 	if err != nil || k.ID != ids[2] || !reflect.DeepEqual(*k.Policy, pol) {
 		t.Errorf("%+v, %v", k, err)

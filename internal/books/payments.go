@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Payments lists the key's payments, newest first. label is a state, a flag or "".
@@ -85,7 +85,7 @@ func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 	}
 	for _, id := range keys {
 		n, sum := pay.PendingCounters(id)
-		for c, to := range map[pay.Counter]*x402.Amount{n: &all.Count, sum: &all.Amount} {
+		for c, to := range map[pay.Counter]*money.Amount{n: &all.Count, sum: &all.Amount} {
 			one, err := b.reader.Counter(ctx, c)
 			if err != nil {
 				return all, err

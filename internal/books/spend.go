@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // Pending counts and adds up open payments, in the smallest unit.
-type Pending struct{ Count, Amount x402.Amount }
+type Pending struct{ Count, Amount money.Amount }
 
 // Spend lists the key's spend events, newest first, and adds up all open payments of the key.
 // ErrEventNotFound; *InputError for an invalid task.
@@ -62,7 +63,7 @@ func (b *Books) AnySpend(ctx context.Context, keyIDs []string, q pay.Organizatio
 
 // checkTask finds what is wrong with the task that a list is filtered by: *InputError. "" is any.
 func checkTask(task string) error {
-	if task != "" && !pay.ValidTask(task) {
+	if task != "" && !policy.ValidTask(task) {
 		return &pay.InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
 	return nil

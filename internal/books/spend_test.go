@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // An organization sees what all its keys spent, and nothing of others, whatever it asks for.
@@ -47,7 +47,7 @@ func TestOrganizationsSeeTheirOwn(t *testing.T) {
 		}
 	}
 	s, err := w.SummaryIn(t.Context(), books.OfOrganization("ours"), books.SummaryQuery{From: today.AddDate(0, 0, -1), To: today})
-	if err != nil || len(s.Days) != 2 || s.Days[1].Amount != x402.NewAmount(3000) || s.Total().Count != 3 || s.Hosts[0].Name != "api.example.com" {
+	if err != nil || len(s.Days) != 2 || s.Days[1].Amount != money.New(3000) || s.Total().Count != 3 || s.Hosts[0].Name != "api.example.com" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := w.SummaryIn(t.Context(), books.OfOrganization("ours"), books.SummaryQuery{From: today, To: today, KeyID: b.ID}); err != nil || s.Total().Count != 1 {
@@ -106,7 +106,7 @@ func TestOrganizationPending(t *testing.T) {
 			t.Fatal("settled")
 		}
 	}
-	if p, err := w.PendingIn(t.Context(), books.OfOrganization("ours")); err != nil || p.Count != x402.NewAmount(3) || p.Amount != x402.NewAmount(3000) {
+	if p, err := w.PendingIn(t.Context(), books.OfOrganization("ours")); err != nil || p.Count != money.New(3) || p.Amount != money.New(3000) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -35,7 +36,7 @@ func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, import
 		network = "base"
 	}
 	if !slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network }) {
-		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + pay.Truncate(network, 64)}
+		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + words.Truncate(network, 64)}
 	}
 	if k.Revoked() {
 		return pay.Wallet{}, pay.ErrKeyRevoked // its money would be out of reach

@@ -12,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -94,7 +95,7 @@ func (w *world) pays(k pay.Key, url, amount string) (*pay.Attempt, error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.payer.Pay(w.t.Context(), pay.Request{Key: k, Door: pay.DoorAPI, Settlement: pay.SettlePayer, Challenge: c, URL: url})
+	return w.payer.Pay(w.t.Context(), pay.Request{Key: k, Door: policy.DoorAPI, Settlement: pay.SettlePayer, Challenge: c, URL: url})
 }
 
 // buys pays, and returns the payment's id.

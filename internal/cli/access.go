@@ -19,8 +19,9 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/agent"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // Bounds of a file with a key, and of the interception root.
@@ -62,7 +63,7 @@ func (a access) client(bound time.Duration) *agent.Client {
 
 func (env *Env) findAccess(ctx context.Context, c *cobra.Command, f *accessFlags) (a access, err error) {
 	a.task = f.task
-	if !pay.ValidTask(a.task) {
+	if !policy.ValidTask(a.task) {
 		return a, fmt.Errorf("--task %q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", a.task)
 	}
 	if f.proxy != "" {
@@ -142,7 +143,7 @@ func fundNotice(e adminapi.Exec) string {
 	case e.Balance == nil:
 		return fmt.Sprintf("payments come from %s on %s: fund it with USDC unless you have; its balance is not known here", *e.Address, e.Network)
 	}
-	if balance, err := x402.ParseAmount(*e.Balance); err == nil && !balance.IsZero() {
+	if balance, err := money.Parse(*e.Balance); err == nil && !balance.IsZero() {
 		return ""
 	}
 	return fmt.Sprintf("fund %s with USDC on %s: its balance is 0, so nothing can be paid", *e.Address, e.Network)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -80,7 +81,7 @@ func bounded(amount string) (string, error) {
 	case "max", "all", "unlimited", "infinite":
 		return "", errors.New("--amount: purser approves no unlimited amount")
 	}
-	units, err := x402.ParseUnits(amount, usdcDecimals)
+	units, err := money.ParseUnits(amount, usdcDecimals)
 	if err != nil {
 		return "", fmt.Errorf("--amount: %w", err)
 	}

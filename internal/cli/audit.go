@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const auditHelp = `
@@ -98,7 +98,7 @@ func memberText(name string, value any) string {
 	case []any:
 		return name + " " + joined(v)
 	case string:
-		if _, err := x402.ParseAmount(v); err == nil && amount {
+		if _, err := money.Parse(v); err == nil && amount {
 			v = units(v)
 		}
 		return name + " " + orDash(v)

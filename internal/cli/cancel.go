@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 const cancelHelp = `
@@ -46,7 +46,7 @@ func (a *asking) maxFeeFlag(into *string) {
 		if *most == "" && !a.Flags().Changed("max-fee") {
 			return nil
 		}
-		wei, err := x402.ParseUnits(*most, coinDecimals)
+		wei, err := money.ParseUnits(*most, coinDecimals)
 		if err != nil {
 			return fmt.Errorf("--max-fee: %w", err)
 		}
@@ -134,7 +134,7 @@ func cancelQuestion(p adminapi.CancelPlan) string {
 
 // coins writes wei as coins, with seven digits that count at most.
 func coins(wei string) string {
-	amount, err := x402.ParseAmount(wei)
+	amount, err := money.Parse(wei)
 	if err != nil {
 		return wei + " wei of"
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -78,8 +79,8 @@ func checkRPC(ctx context.Context, env *Env, told initAnswers) string {
 
 // checkBudget warns of payments that are allowed and never made.
 func checkBudget(_ context.Context, _ *Env, told initAnswers) string {
-	one, err1 := x402.ParseUnits(told["max-payment"], usdcDecimals)
-	day, err2 := x402.ParseUnits(told["daily-budget"], usdcDecimals)
+	one, err1 := money.ParseUnits(told["max-payment"], usdcDecimals)
+	day, err2 := money.ParseUnits(told["daily-budget"], usdcDecimals)
 	if err1 != nil || err2 != nil || one.Cmp(day) <= 0 { // off is no amount
 		return ""
 	}

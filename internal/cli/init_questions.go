@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -86,7 +87,7 @@ func readHosts(text string) (string, error) {
 	if len(hosts) == 0 {
 		return "", errors.New("no host is named: ask and any are the other answers")
 	}
-	return strings.Join(hosts, ","), pay.Policy{AllowHosts: hosts}.Validate()
+	return strings.Join(hosts, ","), policy.Policy{AllowHosts: hosts}.Validate()
 }
 
 // enter returns the answer of Enter, "" for none.
@@ -160,7 +161,7 @@ func readLimit(text string) (string, error) {
 	if text == off {
 		return off, nil
 	}
-	amount, err := x402.ParseUnits(text, usdcDecimals)
+	amount, err := money.ParseUnits(text, usdcDecimals)
 	if err != nil || amount.IsZero() {
 		return "", fmt.Errorf("%q is not an amount in USDC such as 0.25, nor off", text)
 	}

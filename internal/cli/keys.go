@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const keysHelp = `
@@ -71,7 +71,7 @@ func orDash(text string) string {
 	return text
 }
 
-func summary(own *pay.Policy) string {
+func summary(own *policy.Policy) string {
 	if own == nil {
 		return unlimited
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 const limitsHelp = `
@@ -196,7 +196,7 @@ func readCap(v string) (any, error) {
 	case off:
 		return off, nil
 	}
-	amount, err := x402.ParseUnits(v, usdcDecimals)
+	amount, err := money.ParseUnits(v, usdcDecimals)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an amount in USDC like 0.25, off or default: %w", v, err)
 	}

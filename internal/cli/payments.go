@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 const paymentsHelp = `
@@ -128,7 +129,7 @@ func paymentLabels(p adminapi.Payment) string {
 
 func paymentMoney(p adminapi.Payment) string {
 	text := cmp.Or(p.Charged, p.Amount) // what has moved, or can
-	amount, err := x402.ParseAmount(text)
+	amount, err := money.Parse(text)
 	if err != nil {
 		return text + " (smallest unit)"
 	}
@@ -137,7 +138,7 @@ func paymentMoney(p adminapi.Payment) string {
 
 func paymentCells(p adminapi.Payment) []string {
 	host := p.Host
-	if p.Door == pay.DoorOperator {
+	if p.Door == policy.DoorOperator {
 		host = "withdrawal"
 	}
 	return []string{

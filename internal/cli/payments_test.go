@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // A health check that prints only what is wrong says what that is.
@@ -63,7 +64,7 @@ func TestStoryInWords(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	s := adminapi.Story{
 		Payment: adminapi.Payment{
-			ID: "p1", KeyID: "k1", KeyLabel: "research", State: pay.Settled, Door: pay.DoorProxy, Task: "nightly", Host: "api.example.com", Settlement: pay.SettleSeller,
+			ID: "p1", KeyID: "k1", KeyLabel: "research", State: pay.Settled, Door: policy.DoorProxy, Task: "nightly", Host: "api.example.com", Settlement: pay.SettleSeller,
 			Network: "base", Amount: "10000", Currency: "USDC", PayTo: "0xpayee", Transaction: "0xab", ValidBefore: at.Add(time.Minute),
 		},
 		RequestURL: "https://api.example.com/x", Scheme: "exact", Description: "the\nweather", From: "0xfrom", Nonce: "0xn", EventID: "e1", NextCheck: at,

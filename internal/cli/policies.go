@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const unlimited = "-" // a limit that is not set
 
-func inUSDC(c *pay.Cap) string {
+func inUSDC(c *policy.Cap) string {
 	if most := c.Max(); most != nil {
 		return most.Format(usdcDecimals)
 	}
@@ -72,7 +72,7 @@ var limitColumns = []column{
 // writeKeys writes a table of keys with what is in force at the proxy.
 func writeKeys(t *columns, keys []adminapi.Key) {
 	for _, k := range keys {
-		p := k.InForce[pay.DoorProxy]
+		p := k.InForce[policy.DoorProxy]
 		paysThrough := "all"
 		if len(p.Doors) > 0 {
 			paysThrough = joined(p.Doors)
@@ -97,7 +97,7 @@ func leftToday(t *adminapi.Today) string {
 }
 
 // more names the limits of a policy that the table has no room for.
-func more(p pay.Policy) (all []string) {
+func more(p policy.Policy) (all []string) {
 	add := func(name string, have bool) {
 		if have {
 			all = append(all, name)
@@ -132,7 +132,7 @@ func writeKey(t *table, k adminapi.Key) {
 	}
 	t.row()
 
-	columns, heads := []pay.Policy{{}}, []string{"LIMIT", "OWN"}
+	columns, heads := []policy.Policy{{}}, []string{"LIMIT", "OWN"}
 	if k.Policy != nil {
 		columns[0] = *k.Policy
 	}
@@ -155,30 +155,30 @@ func writeKey(t *table, k adminapi.Key) {
 
 type limitRow struct {
 	name  string
-	value func(pay.Policy) string
+	value func(policy.Policy) string
 	// always: the row is shown where no policy sets it as well, so that people see that it is missing.
 	always bool
 }
 
 // limitRows are the limits that at least one of some policies can have.
-func limitRows(policies []pay.Policy) []limitRow {
+func limitRows(policies []policy.Policy) []limitRow {
 	rows := []limitRow{
-		{"max payment", func(p pay.Policy) string { return inUSDC(p.MaxPayment) }, true},
-		{"daily budget", func(p pay.Policy) string { return inUSDC(p.DailyBudget) }, true},
-		{"monthly budget", func(p pay.Policy) string { return inUSDC(p.MonthlyBudget) }, true},
-		{"per minute", func(p pay.Policy) string { return counted(p.PerMinute) }, true},
-		{"price guard", func(p pay.Policy) string { return counted(p.PriceGuard) }, true},
-		{"approval above", func(p pay.Policy) string { return inUSDC(p.RequireApprovalAbove) }, false},
-		{"approval of new hosts", func(p pay.Policy) string { return switched(p.RequireApprovalNewHosts) }, false},
-		{"doors", func(p pay.Policy) string { return joined(p.Doors) }, true},
-		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }, false},
-		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }, false},
-		{"sign-in hosts", func(p pay.Policy) string { return joined(p.SignInHosts) }, false},
-		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }, false},
-		{"offer signers", func(p pay.Policy) string { return joined(p.OfferSigners) }, false},
-		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }, false},
+		{"max payment", func(p policy.Policy) string { return inUSDC(p.MaxPayment) }, true},
+		{"daily budget", func(p policy.Policy) string { return inUSDC(p.DailyBudget) }, true},
+		{"monthly budget", func(p policy.Policy) string { return inUSDC(p.MonthlyBudget) }, true},
+		{"per minute", func(p policy.Policy) string { return counted(p.PerMinute) }, true},
+		{"price guard", func(p policy.Policy) string { return counted(p.PriceGuard) }, true},
+		{"approval above", func(p policy.Policy) string { return inUSDC(p.RequireApprovalAbove) }, false},
+		{"approval of new hosts", func(p policy.Policy) string { return switched(p.RequireApprovalNewHosts) }, false},
+		{"doors", func(p policy.Policy) string { return joined(p.Doors) }, true},
+		{"allowed hosts", func(p policy.Policy) string { return joined(p.AllowHosts) }, false},
+		{"denied hosts", func(p policy.Policy) string { return joined(p.DenyHosts) }, false},
+		{"sign-in hosts", func(p policy.Policy) string { return joined(p.SignInHosts) }, false},
+		{"allowed payees", func(p policy.Policy) string { return joined(p.AllowPayees) }, false},
+		{"offer signers", func(p policy.Policy) string { return joined(p.OfferSigners) }, false},
+		{"denied payees", func(p policy.Policy) string { return joined(p.DenyPayees) }, false},
 	}
-	parts := func(kind string, of func(pay.Policy) map[string]pay.Budget) {
+	parts := func(kind string, of func(policy.Policy) map[string]policy.Budget) {
 		names := map[string]bool{}
 		for _, p := range policies {
 			for name := range of(p) {
@@ -186,20 +186,20 @@ func limitRows(policies []pay.Policy) []limitRow {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			rows = append(rows, limitRow{kind + " " + name, func(p pay.Policy) string {
+			rows = append(rows, limitRow{kind + " " + name, func(p policy.Policy) string {
 				b := of(p)[name]
 				return orDash(strings.Join(caps(b.MaxPayment, b.DailyBudget, b.MonthlyBudget), ","))
 			}, false})
 		}
 	}
-	parts("host", func(p pay.Policy) map[string]pay.Budget { return p.Hosts })
-	parts("task", func(p pay.Policy) map[string]pay.Budget { return p.Tasks })
+	parts("host", func(p policy.Policy) map[string]policy.Budget { return p.Hosts })
+	parts("task", func(p policy.Policy) map[string]policy.Budget { return p.Tasks })
 	return rows
 }
 
 // caps names the amounts of a budget in the form of the flags.
-func caps(most, daily, monthly *pay.Cap) (all []string) {
-	for i, limit := range []*pay.Cap{most, daily, monthly} {
+func caps(most, daily, monthly *policy.Cap) (all []string) {
+	for i, limit := range []*policy.Cap{most, daily, monthly} {
 		if limit != nil {
 			all = append(all, []string{"max:", "daily:", "monthly:"}[i]+inUSDC(limit))
 		}

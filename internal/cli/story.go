@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // chapter prints lines under a name that stands once.
@@ -51,7 +52,7 @@ func storyMoney(s adminapi.Story) string {
 }
 
 func writeAsked(c *chapter, s adminapi.Story) {
-	if s.Door == pay.DoorOperator {
+	if s.Door == policy.DoorOperator {
 		c.line("you asked for a withdrawal of %s to %s on %s", paymentMoney(s.Payment), s.PayTo, s.Network)
 		return
 	}
@@ -67,8 +68,8 @@ func writeAsked(c *chapter, s adminapi.Story) {
 }
 
 // doorNames tell where a request came in.
-var doorNames = map[pay.Door]string{
-	pay.DoorProxy: "at the proxy", pay.DoorTransport: "at the sidecar", pay.DoorAPI: "on REST", pay.DoorOperator: "by you",
+var doorNames = map[policy.Door]string{
+	policy.DoorProxy: "at the proxy", policy.DoorTransport: "at the sidecar", policy.DoorAPI: "on REST", policy.DoorOperator: "by you",
 }
 
 func writeDecided(c *chapter, s adminapi.Story) {
@@ -84,7 +85,7 @@ func writeDecided(c *chapter, s adminapi.Story) {
 	if s.Organization != "" {
 		c.line("the key belongs to the organization %s", s.Organization)
 	}
-	if s.Door == pay.DoorOperator {
+	if s.Door == policy.DoorOperator {
 		c.line("withdrawals keep no limits")
 		return
 	}

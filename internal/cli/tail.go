@@ -23,7 +23,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/feed"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const tailHelp = `
@@ -194,7 +194,7 @@ func tailCells(e adminapi.TailEvent) []string {
 	if e.Amount != nil {
 		amount = units(*e.Amount)
 	}
-	if e.Door == pay.DoorOperator {
+	if e.Door == policy.DoorOperator {
 		host = "withdrawal"
 	}
 	what := beginning(e.Payment, len("01a209ac-0c47-7d54"))

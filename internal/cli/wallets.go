@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 const walletsHelp = `
@@ -108,7 +108,7 @@ func sharedWith(w adminapi.Wallet) string {
 }
 
 func units(text string) string {
-	amount, err := x402.ParseAmount(text)
+	amount, err := money.Parse(text)
 	if err != nil {
 		return text + " (smallest unit)"
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -97,7 +98,7 @@ func checkWithdrawal(wallet, amount string, want *adminapi.NewWithdrawal) error 
 	if amount == "" {
 		return nil
 	}
-	units, err := x402.ParseUnits(amount, usdcDecimals)
+	units, err := money.ParseUnits(amount, usdcDecimals)
 	if err != nil {
 		return fmt.Errorf("--amount: %w", err)
 	}

@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -32,7 +33,7 @@ func DecodeBrief(encoded []byte) (r Brief, err error) {
 }
 
 // Moved is [pay.Payment.Moved].
-func (r Brief) Moved() (x402.Amount, error) {
+func (r Brief) Moved() (money.Amount, error) {
 	if a, err := r.Charged.Amount(); err != nil || !a.IsZero() {
 		return a, err
 	}

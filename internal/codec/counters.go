@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // CountersVersion is the first byte of a row with several counters.
@@ -15,7 +15,7 @@ const CountersVersion = 1
 // CounterValue is a counter with its amount.
 type CounterValue struct {
 	Counter pay.Counter
-	Amount  x402.Amount
+	Amount  money.Amount
 }
 
 // ByName compares counters by their names.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // The transaction that writes an event adds it to the sums of its UTC day, host and task, so that
@@ -84,7 +84,7 @@ func appendSum(to []byte, s pay.Sum) []byte {
 	return appendAmount(appendAmount(binary.AppendUvarint(to, uint64(s.Count)), s.Amount), s.Corrected)
 }
 
-func appendAmount(to []byte, a x402.Amount) []byte {
+func appendAmount(to []byte, a money.Amount) []byte {
 	at := len(to)
 	to = a.AppendBytes(append(to, 0))
 	to[at] = byte(len(to) - at - 1) //nolint:gosec // 32 at most

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"math/big"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Parts reads the parts of a row, or of a record of the journal. Bad reports that a part was missing.
@@ -42,11 +42,11 @@ func (d *Parts) text(row string, n uint64) string {
 	return row[from : from+len(d.Bytes(n))]
 }
 
-func (d *Parts) amount() x402.Amount {
+func (d *Parts) amount() money.Amount {
 	b := d.Bytes(1)
 	if d.Bad || b[0] > 32 {
 		d.Bad = true
-		return x402.Amount{}
+		return money.Amount{}
 	}
 	b = d.Bytes(uint64(b[0]))
 	if len(b) <= 8 {
@@ -54,9 +54,9 @@ func (d *Parts) amount() x402.Amount {
 		for _, digit := range b {
 			n = n<<8 | uint64(digit)
 		}
-		return x402.NewAmount(n)
+		return money.New(n)
 	}
-	a, _ := x402.AmountFromBig(new(big.Int).SetBytes(b))
+	a, _ := money.FromBig(new(big.Int).SetBytes(b))
 	return a
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -28,7 +30,7 @@ type paymentRow struct {
 	ID             rowID          `cbor:"1,keyasint,omitempty"`
 	KeyID          rowID          `cbor:"2,keyasint,omitempty"`
 	OrganizationID rowID          `cbor:"3,keyasint,omitempty"`
-	Door           pay.Door       `cbor:"4,keyasint,omitempty"`
+	Door           policy.Door    `cbor:"4,keyasint,omitempty"`
 	Task           string         `cbor:"5,keyasint,omitempty"`
 	RequestURL     string         `cbor:"6,keyasint,omitempty"`
 	Host           string         `cbor:"7,keyasint,omitempty"` // sameHost: the one of RequestURL
@@ -195,8 +197,8 @@ func eitherCBOR(data []byte, to *string, read func([]byte) (string, error)) (err
 type Number []byte
 
 // Amount returns the amount. It fails if the bytes are too many.
-func (a Number) Amount() (x402.Amount, error) {
-	n, ok := x402.AmountFromBig(new(big.Int).SetBytes(a))
+func (a Number) Amount() (money.Amount, error) {
+	n, ok := money.FromBig(new(big.Int).SetBytes(a))
 	if !ok {
 		return n, fmt.Errorf("an amount of %d bytes", len(a))
 	}

@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/purserpay/purser/internal/codec"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // amounts draws an amount of any size.
-func amounts() *rapid.Generator[x402.Amount] {
-	return rapid.Custom(func(t *rapid.T) x402.Amount {
-		a, _ := x402.AmountFromBig(new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "bytes")))
+func amounts() *rapid.Generator[money.Amount] {
+	return rapid.Custom(func(t *rapid.T) money.Amount {
+		a, _ := money.FromBig(new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "bytes")))
 		return a
 	})
 }

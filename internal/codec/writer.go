@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -243,7 +244,7 @@ func (w *rowWriter) appendBool(b bool) {
 }
 
 // appendAmount writes an amount as a Number.
-func (w *rowWriter) appendAmount(a x402.Amount) {
+func (w *rowWriter) appendAmount(a money.Amount) {
 	b := a.Bytes32()
 	i := 0
 	for i < len(b) && b[i] == 0 {
@@ -289,7 +290,7 @@ func (w *rowWriter) number(number, n uint64) {
 	}
 }
 
-func (w *rowWriter) optionalAmount(number uint64, a x402.Amount) {
+func (w *rowWriter) optionalAmount(number uint64, a money.Amount) {
 	if !a.IsZero() {
 		w.field(number)
 		w.appendAmount(a)

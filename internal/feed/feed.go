@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // Kept bounds the events that a feed has. A reader who is slower misses some, and is told how many.
@@ -24,13 +25,13 @@ const Declined = "declined"
 type Event struct {
 	Number      uint64    // from 1; each has the next
 	At          time.Time // when it was added, in UTC
-	Door        pay.Door
+	Door        policy.Door
 	KeyID       string
 	Task        string
 	Host        string
-	Payment     string       // its id; "" where none was made
-	State       string       // a state or flag of the payment, or Declined
-	Amount      *x402.Amount // in the smallest unit; nil: not known
+	Payment     string        // its id; "" where none was made
+	State       string        // a state or flag of the payment, or Declined
+	Amount      *money.Amount // in the smallest unit; nil: not known
 	Transaction string
 	Reason      string // of a decline, a word; else the payment's
 	Detail      string // of a decline, in words and figures
@@ -46,7 +47,7 @@ func Of(p *pay.Payment, state string) Event {
 }
 
 // OfDecline makes an event of a request that was not paid.
-func OfDecline(door pay.Door, d pay.Decline) Event {
+func OfDecline(door policy.Door, d pay.Decline) Event {
 	return Event{
 		Door: door, KeyID: d.KeyID, Task: d.Task, Host: d.Host, Payment: d.Payment, State: Declined,
 		Amount: d.Price, Reason: d.Reason, Detail: d.Detail,

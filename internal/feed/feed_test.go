@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
-func decline(i int) Event { return OfDecline(pay.DoorProxy, pay.Decline{Reason: strconv.Itoa(i)}) }
+func decline(i int) Event { return OfDecline(policy.DoorProxy, pay.Decline{Reason: strconv.Itoa(i)}) }
 
 // A reader gets each event once and in order, while it is written.
 func TestFeedInOrder(t *testing.T) {

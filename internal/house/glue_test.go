@@ -11,7 +11,7 @@ import (
 
 // maxGlue bounds the lines of caddymodule without its tests: it joins packages to Caddy, and has
 // nothing of its own to do.
-const maxGlue = 6550
+const maxGlue = 6600
 
 // Each file of caddymodule imports Caddy, or its first comment says why it is there all the same.
 func TestCaddymoduleIsGlue(t *testing.T) {

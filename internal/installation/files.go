@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -63,7 +64,7 @@ func (e *examination) wallets(context.Context) []Finding {
 			continue
 		}
 		known++
-		if amount, err := x402.ParseAmount(*w.Balance); err == nil && amount.IsZero() {
+		if amount, err := money.Parse(*w.Balance); err == nil && amount.IsZero() {
 			n, _ := x402.NetworkByWire(w.Network)
 			found = append(found, one("wallets", Warn, "send USDC on "+cmp.Or(n.Title, w.Network)+" to "+*w.Address,
 				"the wallet of key %s is empty", cmp.Or(w.KeyLabel, w.KeyID))...)
@@ -198,8 +199,8 @@ func (e *examination) variables(context.Context) []Finding {
 		}
 	}
 	payment, day := e.value(e.app.MaxPayment, "PURSER_MAX_PAYMENT", "1"), e.value(e.app.DailyBudget, "PURSER_DAILY_BUDGET", "10")
-	most, err1 := x402.ParseUnits(payment, 6)
-	whole, err2 := x402.ParseUnits(day, 6)
+	most, err1 := money.ParseUnits(payment, 6)
+	whole, err2 := money.ParseUnits(day, 6)
 	if err1 == nil && err2 == nil && most.Cmp(whole) > 0 {
 		found = append(found, one("variables", Warn, "", "one payment may cost %s USDC, more than a whole day (%s): such a payment is never made", payment, day)...)
 	}

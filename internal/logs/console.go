@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 )
 
 // Console writes log entries for people who watch a terminal: one line for each payment and each 402
@@ -158,8 +158,8 @@ func (e entry) lines() []string {
 // sum begins a line with a word and an amount, in columns.
 func (e entry) sum(word string) string {
 	amount := e.take("amount")
-	if units, err := x402.ParseAmount(amount); err == nil {
-		amount = pay.Money(units)
+	if units, err := money.Parse(amount); err == nil {
+		amount = money.Text(units)
 	}
 	return fmt.Sprintf("%-9s %12s  ", word, amount)
 }
@@ -180,7 +180,7 @@ func (e entry) about() string {
 func (e entry) why(name string) string {
 	reason, detail := e.take(name), e.take("detail")
 	if said := e.take("seller"); detail == "" && said != "" {
-		detail = "the seller said " + pay.QuoteWords(said)
+		detail = "the seller said " + words.Quote(said)
 	}
 	if detail == "" {
 		return reason

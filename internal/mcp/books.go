@@ -9,8 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/purserpay/purser/internal/agent"
-	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // defaultRows bounds a list unless the agent asks for another length.
@@ -68,7 +68,7 @@ func addBooks(s *sdk.Server, o Options) {
 	addReading(s, o, "limits", "Read the limits",
 		"Says what the key may spend: per payment, day and month, what is spent and left, when it begins anew, and which hosts and payees are allowed.",
 		func(ctx context.Context, c *agent.Client, _ noInput) (limits map[string]any, err error) {
-			return limits, c.Read(ctx, "/v1/limits", url.Values{"door": {string(pay.DoorProxy)}}, &limits)
+			return limits, c.Read(ctx, "/v1/limits", url.Values{"door": {string(policy.DoorProxy)}}, &limits)
 		})
 	addReading(s, o, "spend", "Read what was spent", "Lists what the key has spent, newest first, and the sum of payments that are still open.", readSpend)
 	addReading(s, o, "payments", "List payments", "Lists the key's payments with their states, newest first: also those that were never spent.", readPayments)
@@ -112,9 +112,9 @@ func readSpend(ctx context.Context, c *agent.Client, in spendInput) (*spendList,
 	}
 	list := &spendList{Events: make([]spendEvent, len(books.Events))}
 	for i, e := range books.Events {
-		list.Events[i] = spendEvent{money(e.Amount), e.URL, e.CreatedAt, e.PaymentID, e.Task}
+		list.Events[i] = spendEvent{readable(e.Amount), e.URL, e.CreatedAt, e.PaymentID, e.Task}
 	}
-	list.Pending.Count, list.Pending.Amount = books.Pending.Count, money(books.Pending.Amount)
+	list.Pending.Count, list.Pending.Amount = books.Pending.Count, readable(books.Pending.Amount)
 	return list, nil
 }
 
@@ -138,7 +138,7 @@ func readPayments(ctx context.Context, c *agent.Client, in paymentsInput) (*paym
 	list := &paymentList{Payments: make([]payment, len(books.Payments))}
 	for i, p := range books.Payments {
 		list.Payments[i] = payment{
-			ID: p.ID, State: p.State, Flags: p.Flags, Amount: money(p.Amount), Network: p.Network, PayTo: p.PayTo, URL: p.URL,
+			ID: p.ID, State: p.State, Flags: p.Flags, Amount: readable(p.Amount), Network: p.Network, PayTo: p.PayTo, URL: p.URL,
 			CreatedAt: p.CreatedAt, Transaction: p.Transaction, Reason: p.Reason, Task: p.Task, SellerSaid: p.SellerSaid,
 		}
 	}
@@ -152,16 +152,16 @@ func rows(limit int) url.Values {
 	return url.Values{"limit": {strconv.Itoa(limit)}}
 }
 
-// money writes an amount of the REST API, in the smallest unit, for people: an agent would take 10000
+// readable writes an amount of the REST API, in the smallest unit, for people: an agent would take 10000
 // for ten thousand.
-func money(units string) string {
+func readable(units string) string {
 	number, negative := strings.CutPrefix(units, "-")
-	a, err := x402.ParseAmount(number)
+	a, err := money.Parse(number)
 	if err != nil {
 		return units + " of the smallest unit"
 	}
 	if negative {
-		return "-" + pay.Money(a)
+		return "-" + money.Text(a)
 	}
-	return pay.Money(a)
+	return money.Text(a)
 }

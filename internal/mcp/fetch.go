@@ -14,8 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/purserpay/purser/internal/agent"
-	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/money"
 )
 
 const fetchHelp = `Makes one HTTP request and pays for it if the API answers 402 Payment Required (x402) and the limits allow it.
@@ -127,7 +126,7 @@ func (in fetchInput) request(ctx context.Context) (*http.Request, error) {
 		r.Header.Set(name, value)
 	}
 	if in.MaxAmount != "" {
-		if _, err := pay.ParseMoney(in.MaxAmount); err != nil {
+		if _, err := money.ParseText(in.MaxAmount); err != nil {
 			return nil, fmt.Errorf("max_amount: %w", err)
 		}
 		r.Header.Set("Purser-Max-Amount", in.MaxAmount)
@@ -204,8 +203,8 @@ func paidOf(h http.Header) *paid {
 	if p.Payment == "" {
 		return nil
 	}
-	if a, err := x402.ParseAmount(h.Get("Purser-Amount")); err == nil {
-		p.Amount = pay.Money(a)
+	if a, err := money.Parse(h.Get("Purser-Amount")); err == nil {
+		p.Amount = money.Text(a)
 	}
 	return p
 }

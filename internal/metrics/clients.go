@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
@@ -72,7 +73,7 @@ func (c Chain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.
 }
 
 // Allowance implements [pay.Allowances].
-func (c Chain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
+func (c Chain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (money.Amount, error) {
 	have, err := c.Networks.Allowance(ctx, n, a, owner, spender)
 	rpcAsked(ctx, n, "allowance", err)
 	return have, err
@@ -88,7 +89,7 @@ func (c Chain) Code(
 }
 
 // Balance implements [pay.Chain].
-func (c Chain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c Chain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
 	have, err := c.Networks.Balance(ctx, n, a, owner)
 	rpcAsked(ctx, n, "balance", err)
 	return have, err

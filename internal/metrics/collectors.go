@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/x402"
 )
@@ -105,7 +107,7 @@ func newCollectors() *Collectors {
 
 // fill makes counters be there from the start: one that begins with 1 has not risen, to Prometheus.
 func (c *Collectors) fill() {
-	for _, door := range []pay.Door{pay.DoorProxy, pay.DoorTransport} {
+	for _, door := range []policy.Door{policy.DoorProxy, policy.DoorTransport} {
 		for _, result := range doorResults {
 			c.Requests.WithLabelValues(string(door), result)
 		}
@@ -124,7 +126,7 @@ func (c *Collectors) fill() {
 	for _, reason := range []string{proxy.DeclinedSellerFailing, proxy.DeclinedNotDelivered} { // alerts look at these
 		c.Declined.WithLabelValues(reason)
 	}
-	for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport} { // an alert looks at this one
+	for _, door := range []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport} { // an alert looks at this one
 		c.Refusals.WithLabelValues(string(door), "failures")
 	}
 	for _, status := range []int{http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable} {
@@ -152,7 +154,7 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 			for _, outcome := range outcomes {
 				c.Outcomes.WithLabelValues(string(outcome), n.Name, string(settlement))
 			}
-			for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport, pay.DoorOperator} {
+			for _, door := range []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport, policy.DoorOperator} {
 				c.Begun.WithLabelValues(string(door), n.Name, string(settlement))
 			}
 			for _, asset := range n.Assets {
@@ -178,7 +180,7 @@ var doorResults = []string{
 }
 
 // Inexact turns an amount into a number for a metric, and for nothing else.
-func Inexact(a x402.Amount) float64 {
+func Inexact(a money.Amount) float64 {
 	f, _ := a.Big().Float64()
 	return f
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // Observer counts what happens to payments, and tells events of it.
@@ -72,11 +73,11 @@ var rules = map[string]bool{
 }
 
 // Refused implements [pay.Observer].
-func (o Observer) Refused(door pay.Door, rule string) {
+func (o Observer) Refused(door policy.Door, rule string) {
 	if !rules[rule] {
 		rule = "other"
 	}
-	if door == pay.DoorAPI { // the other doors tell it of each 402
+	if door == policy.DoorAPI { // the other doors tell it of each 402
 		Process.Recent.Note(rule, time.Now())
 	}
 	Process.Refusals.WithLabelValues(string(door), rule).Inc()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 func TestOutcomeLabels(t *testing.T) {
@@ -36,7 +37,7 @@ func TestRefusalLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	o := Observer{Feed: feed.New(nil)}
 	for i := range 50 {
-		o.Refused(pay.DoorAPI, fmt.Sprint("made-up-", i))
+		o.Refused(policy.DoorAPI, fmt.Sprint("made-up-", i))
 	}
 	for _, rule := range []string{"made-up-0", "made-up-49"} {
 		if Process.Refusals.DeleteLabelValues("api", rule) {

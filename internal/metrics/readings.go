@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -73,7 +74,7 @@ type Quota struct {
 type Wallets struct {
 	Network, Currency string
 	Count             int
-	Total, Lowest     x402.Amount
+	Total, Lowest     money.Amount
 }
 
 // NewReadings makes readings of a source that knows nothing yet.

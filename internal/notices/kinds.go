@@ -24,14 +24,14 @@ func ParseKinds(names []string) (wants func(pay.NoticeKind) bool, err error) {
 			return name != "all" && string(k) != name && (name != "budget" || !strings.HasPrefix(string(k), "budget-"))
 		})
 		if len(matching) == 0 {
-			return nil, fmt.Errorf("%q is no kind of notice; there are all, budget, %s", name, words(all))
+			return nil, fmt.Errorf("%q is no kind of notice; there are all, budget, %s", name, listed(all))
 		}
 		chosen = append(chosen, matching...)
 	}
 	return func(k pay.NoticeKind) bool { return slices.Contains(chosen, k) }, nil
 }
 
-func words(kinds []pay.NoticeKind) string {
+func listed(kinds []pay.NoticeKind) string {
 	var list []string
 	for _, k := range kinds {
 		list = append(list, string(k))

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -58,7 +59,7 @@ func clean(text string, most int) string {
 		}
 		return r
 	}, text)
-	return pay.Truncate(strings.Join(strings.Fields(text), " "), most)
+	return words.Truncate(strings.Join(strings.Fields(text), " "), most)
 }
 
 func (m message) title() string { return clean(m.Title, maxTitle) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // ExecLabel is the exec key's label, and its name for commands.
@@ -14,7 +15,7 @@ const ExecLabel = "exec"
 
 // ExecPolicy restricts the exec key to the proxy. On REST it cannot pay, so that host rules, which
 // hold where purser dials, bind whatever a program does with the key.
-func ExecPolicy() *pay.Policy { return &pay.Policy{Doors: []pay.Door{pay.DoorProxy}} }
+func ExecPolicy() *policy.Policy { return &policy.Policy{Doors: []policy.Door{policy.DoorProxy}} }
 
 // Access holds what a program pays with: a key, its secret, and the wallet that it draws from. A revoked
 // key has no wallet here.

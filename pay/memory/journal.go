@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
 	"github.com/purserpay/purser/x402"
@@ -37,7 +38,7 @@ func (r *rows) PutEvent(p *pay.Payment, e *pay.SpendEvent) error {
 }
 
 // PutCounter writes a counter.
-func (r *rows) PutCounter(c pay.Counter, _, is x402.Amount) error {
+func (r *rows) PutCounter(c pay.Counter, _, is money.Amount) error {
 	if is.IsZero() {
 		r.counters.delete(string(c))
 	} else {
@@ -182,9 +183,9 @@ func (r *rows) Plan(orgID string) (pay.PlanName, error) {
 	return org.Plan, err
 }
 
-func (r *rows) Counter(c pay.Counter) (x402.Amount, error) { return r.counters.row[string(c)], nil }
+func (r *rows) Counter(c pay.Counter) (money.Amount, error) { return r.counters.row[string(c)], nil }
 
-func (r *rows) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (r *rows) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	for c, amount := range r.counters.ascending("") {
 		if strings.HasPrefix(c, string(prefix)) && !visit(pay.Counter(c), amount) {
 			break

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // newest copies the newest payments below one that are wanted, at most limit.
@@ -80,12 +80,12 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) (list []*pay.
 }
 
 // Counter reads a counter.
-func (s *Store) Counter(ctx context.Context, c pay.Counter) (x402.Amount, error) {
-	return read(ctx, s, func(r *rows) (x402.Amount, error) { return r.counters.row[string(c)], nil })
+func (s *Store) Counter(ctx context.Context, c pay.Counter) (money.Amount, error) {
+	return read(ctx, s, func(r *rows) (money.Amount, error) { return r.counters.row[string(c)], nil })
 }
 
 // VisitCounters visits the counters whose names begin with a prefix.
-func (s *Store) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (s *Store) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	return s.do(ctx, func(r *rows) error { return r.VisitCounters(prefix, visit) })
 }
 

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
-	"github.com/purserpay/purser/x402"
 )
 
 // Options say how to make a store.
@@ -52,7 +52,7 @@ type rows struct {
 	material  table[[]byte] // wallet id -> key material
 	payments  table[*pay.Payment]
 	events    table[pay.SpendEvent]
-	counters  table[x402.Amount]
+	counters  table[money.Amount]
 	attempts  map[string]uint64    // the last one of removed payments, by key and idempotency key
 	gone      []pay.SpendEvent     // of removed payments, for the sums of days
 	removed   time.Time            // the latest pay.Removal.Before

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Journal is a transaction on payments, approvals, spend events and counters. Rules change no row that it
@@ -31,7 +31,7 @@ type Journal interface {
 	// PutEvent writes the event of a payment, and counts it in the sums of its day.
 	PutEvent(p *pay.Payment, e *pay.SpendEvent) error
 	// PutCounter replaces the amount of a counter.
-	PutCounter(c pay.Counter, was, is x402.Amount) error
+	PutCounter(c pay.Counter, was, is money.Amount) error
 	// PutApproval replaces a row and its index entries: was nil for a new one, is nil for one that goes.
 	PutApproval(was, is *pay.Approval) error
 }
@@ -56,7 +56,7 @@ type approval struct{ was, is *pay.Approval }
 
 type counter struct {
 	name    pay.Counter
-	was, is x402.Amount
+	was, is money.Amount
 }
 
 func (c *change) to(tx Journal) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // CreateKey stores a key, and its organization if it is claimed.
@@ -134,12 +135,12 @@ func LinkKey(ctx context.Context, tx BookTx, l pay.Link) (k pay.Key, err error) 
 }
 
 // SetPolicy replaces a key's policy.
-func (b Book) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
+func (b Book) SetPolicy(ctx context.Context, keyID string, pol *policy.Policy) (pay.Key, error) {
 	return b.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicy(pol))
 }
 
 // SetPolicyAt replaces the policy of a key that has a revision.
-func (b Book) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
+func (b Book) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *policy.Policy) (pay.Key, error) {
 	return b.editKey(ctx, keyID, pay.ActionKeyPolicy, pay.EditPolicyAt(revision, pol))
 }
 

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +23,7 @@ func asking(k pay.Key, purchase string, now time.Time) *pay.Begin {
 
 // askingOnce has a call ask for an approval.
 func askingOnce(b *pay.Begin, purchase string, now time.Time) *pay.Begin {
-	b.Policy = &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.NewAmount(4))}
+	b.Policy = &policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(4))}
 	p := b.New
 	b.Approval = &pay.Approval{
 		ID: newID(), KeyID: p.KeyID, OrganizationID: p.OrganizationID, Door: p.Door, Task: p.Task, Method: "GET", Host: p.Host, URL: p.RequestURL,
@@ -127,7 +129,7 @@ var approvalTests = map[string]func(*fixture){
 	},
 	"below the threshold": func(f *fixture) {
 		b := asking(f.key(), "a", noon)
-		b.Policy.RequireApprovalAbove = pay.CapOf(x402.NewAmount(5))
+		b.Policy.RequireApprovalAbove = policy.CapOf(money.New(5))
 		f.begin(b, pay.Created)
 		f.same("approvals", len(f.approvals(pay.ApprovalQuery{}, 10)), 0)
 	},
@@ -300,32 +302,32 @@ var approvalTests = map[string]func(*fixture){
 	},
 	"hosts that were never paid": func(f *fixture) {
 		k := f.key()
-		news := func(door pay.Door) *pay.Begin {
+		news := func(door policy.Door) *pay.Begin {
 			b := asking(k, newID(), noon)
 			on := true
-			b.Policy, b.New.Door = &pay.Policy{RequireApprovalNewHosts: &on}, door
+			b.Policy, b.New.Door = &policy.Policy{RequireApprovalNewHosts: &on}, door
 			return b
 		}
-		f.same("rule", f.held(news(pay.DoorProxy)).Rule, "approval-new-host")
+		f.same("rule", f.held(news(policy.DoorProxy)).Rule, "approval-new-host")
 		said := want(k, noon)
-		said.New.Door = pay.DoorAPI
+		said.New.Door = policy.DoorAPI
 		f.settle(f.begin(said, pay.Created), true)
-		f.held(news(pay.DoorTransport)) // purser has sent no request there
+		f.held(news(policy.DoorTransport)) // purser has sent no request there
 		disproved := f.begin(want(k, noon), pay.Created)
 		f.record(outcome(disproved, pay.VerdictSettled))
 		f.record(outcome(disproved, pay.VerdictDisputed))
-		f.held(news(pay.DoorProxy))
+		f.held(news(policy.DoorProxy))
 		f.settle(f.begin(want(k, noon), pay.Created), true)
-		f.begin(news(pay.DoorProxy), pay.Created)
-		f.begin(news(pay.DoorTransport), pay.Created)
-		f.held(news(pay.DoorAPI)) // there, the host is the caller's word
-		b := news(pay.DoorAPI)
+		f.begin(news(policy.DoorProxy), pay.Created)
+		f.begin(news(policy.DoorTransport), pay.Created)
+		f.held(news(policy.DoorAPI)) // there, the host is the caller's word
+		b := news(policy.DoorAPI)
 		b.Policy.AllowPayees = []x402.Address{b.New.Terms.PayTo}
 		f.begin(b, pay.Created)
-		b = news(pay.DoorProxy)
+		b = news(policy.DoorProxy)
 		b.New.Host = "b.example.com"
 		f.held(b)
-		b = news(pay.DoorProxy)
+		b = news(policy.DoorProxy)
 		b.New.Host = ""
 		f.held(b)
 	},

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // entries lists the audit page by page, oldest first, as "action old new".
@@ -51,7 +52,7 @@ var auditTests = map[string]func(*fixture){
 		n := newKey("")
 		n.Label = "shop"
 		k := must(f.CreateKey(ctx, n))
-		pol := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}
+		pol := &policy.Policy{DailyBudget: policy.CapOf(money.New(7))}
 		must(f.SetPolicy(ctx, k.ID, pol))
 		must(f.SetPolicy(ctx, k.ID, pol)) // changes nothing
 		w := newWallet(k)
@@ -112,7 +113,7 @@ var auditTests = map[string]func(*fixture){
 		n := newKey("org")
 		k := must(f.CreateKey(f.ctx, n))
 		f.must(f.CreateWallet(f.ctx, newWallet(k), 10))
-		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
+		must(f.SetPolicy(f.ctx, k.ID, &policy.Policy{}))
 
 		ctx := pay.WithActor(f.ctx, operator)
 		_, err := f.CreateKey(ctx, n)
@@ -167,15 +168,15 @@ var auditTests = map[string]func(*fixture){
 		w := newWallet(k)
 		f.must(f.CreateWallet(f.ctx, w, 10))
 		ctx := pay.WithActor(f.ctx, operator)
-		a := pay.Approving{At: noon, Amount: x402.NewAmount(7), Terms: pay.TransactionTerms{Nonce: 3, Gas: 1, MaxFee: x402.NewAmount(1)}}
+		a := pay.Approving{At: noon, Amount: money.New(7), Terms: pay.TransactionTerms{Nonce: 3, Gas: 1, MaxFee: money.New(1)}}
 		for _, fee := range []uint64{1, 2} {
-			a.Terms.MaxFee = x402.NewAmount(fee)
+			a.Terms.MaxFee = money.New(fee)
 			f.same("kept", *must(f.KeepApproving(ctx, w.ID, a)).Approving, a)
 		}
 		f.reopen(Opener.Kill)
 		f.same("after a crash", *must(f.Wallet(f.ctx, w.ID)).Approving, a)
 		f.must(f.DeleteWallet(f.ctx, k.ID, w.ID, noon))
-		a.Amount = x402.NewAmount(0)
+		a.Amount = money.New(0)
 		must(f.KeepApproving(ctx, w.ID, a))
 		_, err := f.KeepApproving(ctx, newID(), a)
 		f.fails(err, pay.ErrWalletNotFound)
@@ -186,7 +187,7 @@ var auditTests = map[string]func(*fixture){
 	"a withdrawal, once": func(f *fixture) {
 		k := f.key()
 		b := want(k, noon)
-		b.New.Door, b.New.WalletID = pay.DoorOperator, newID()
+		b.New.Door, b.New.WalletID = policy.DoorOperator, newID()
 		ctx := pay.WithActor(f.ctx, operator)
 		begun := must(f.Begin(ctx, b))
 		f.same("how", begun.How, pay.Created)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 var errRefused = errors.New("refused by the test's limit")
@@ -52,9 +52,9 @@ var beginTests = map[string]func(*fixture){
 		_, err := f.Begin(f.ctx, dry)
 		f.fails(err, errRefused)
 		var names []pay.Counter
-		if err := f.VisitCounters(f.ctx, budgetOf(k), func(c pay.Counter, amount x402.Amount) bool {
+		if err := f.VisitCounters(f.ctx, budgetOf(k), func(c pay.Counter, amount money.Amount) bool {
 			names = append(names, c)
-			return amount == x402.NewAmount(5)
+			return amount == money.New(5)
 		}); err != nil {
 			f.Fatal(err)
 		}
@@ -122,7 +122,7 @@ var beginTests = map[string]func(*fixture){
 	},
 	"amounts up to 2^256-1": func(f *fixture) {
 		k := f.key()
-		most := must(x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935"))
+		most := must(money.Parse("115792089237316195423570985008687907853269984665640564039457584007913129639935"))
 		b := want(k, noon)
 		b.Limits = []pay.Limit{{Reservation: pay.Reservation{Counter: budgetOf(k), Amount: most, Release: pay.ReleaseBudget}}}
 		f.begin(b, pay.Created)
@@ -187,7 +187,7 @@ var beginTests = map[string]func(*fixture){
 					return err
 				}
 				n, err := f.Counter(f.ctx, pendingOf(k))
-				if err == nil && n.Cmp(x402.NewAmount(8)) > 0 {
+				if err == nil && n.Cmp(money.New(8)) > 0 {
 					err = errors.New("more than 8 are pending: " + n.String())
 				}
 				o := outcome(begun.Payment, pay.VerdictVoid)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // declined makes a count of declines.
@@ -34,7 +34,7 @@ func (f *fixture) declines(from, to time.Time, keyIDs ...string) (list []string)
 var declineTests = map[string]func(*fixture){
 	"counts add up, and reopen": func(f *fixture) {
 		k := must(f.CreateKey(f.ctx, newKey(""))).ID
-		price := x402.NewAmount(7)
+		price := money.New(7)
 		first, last := declined(k, "daily-budget", "a.example", 2, noon), declined(k, "daily-budget", "a.example", 3, noon.Add(time.Hour))
 		last.Price, last.Task = &price, "crawl"
 		f.must(f.AddDeclines(f.ctx, []pay.Declined{last, declined("", "no-key", "", 1, noon), declined("unknown", "x", "y", 1, noon)}))

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -15,7 +17,7 @@ func (f *fixture) pays(k pay.Key, amount uint64, host, task string, payee byte, 
 	f.Helper()
 	b := want(k, at)
 	b.New.ID, b.New.Host, b.New.Task, b.New.RequestURL = eventID(at), host, task, "https://"+host+"/"
-	b.New.Terms.Amount, b.New.Terms.PayTo = x402.NewAmount(amount), x402.Address{payee}
+	b.New.Terms.Amount, b.New.Terms.PayTo = money.New(amount), x402.Address{payee}
 	p := f.begin(b, pay.Created)
 	for _, v := range verdicts {
 		o := outcome(p, v)
@@ -82,7 +84,7 @@ var filterTests = map[string]func(*fixture){
 						f.same(what, f.pages(q, len(wanted)+2, keys...), wanted)
 					}
 					sums := must(f.SumPayments(f.ctx, keyIDs(keys), q))
-					if sums.Partial || sums.Count() != len(wanted) || total > 0 && sums.Currencies[0].Amount != x402.NewAmount(total) {
+					if sums.Partial || sums.Count() != len(wanted) || total > 0 && sums.Currencies[0].Amount != money.New(total) {
 						f.Errorf("%s adds up to %+v, want %d of %d", what, sums, len(wanted), total)
 					}
 				}
@@ -153,19 +155,19 @@ var filterTests = map[string]func(*fixture){
 	},
 	"what left wallets by day": func(f *fixture) {
 		a, b := f.key(), f.key()
-		leaves := func(k pay.Key, wallet string, door pay.Door, amount uint64, at time.Time) pay.SpendEvent {
+		leaves := func(k pay.Key, wallet string, door policy.Door, amount uint64, at time.Time) pay.SpendEvent {
 			w := want(k, at)
-			w.New.WalletID, w.New.Door, w.New.Terms.Amount = wallet, door, x402.NewAmount(amount)
+			w.New.WalletID, w.New.Door, w.New.Terms.Amount = wallet, door, money.New(amount)
 			o := outcome(f.begin(w, pay.Created), pay.VerdictSettled)
 			o.At, o.EventID, o.Transaction, o.Release = at, eventID(at), transaction(w.New.ID), true
 			return f.recorded(o)
 		}
 		own, lent := newID(), newID()
-		e := leaves(a, own, pay.DoorProxy, 5, noon)
-		leaves(a, lent, pay.DoorProxy, 7, noon)
-		leaves(b, lent, pay.DoorProxy, 8, noon.Add(time.Second))
-		leaves(b, lent, pay.DoorOperator, 100, noon.Add(aDay))
-		leaves(b, lent, pay.DoorProxy, 9, noon.Add(aDay))
+		e := leaves(a, own, policy.DoorProxy, 5, noon)
+		leaves(a, lent, policy.DoorProxy, 7, noon)
+		leaves(b, lent, policy.DoorProxy, 8, noon.Add(time.Second))
+		leaves(b, lent, policy.DoorOperator, 100, noon.Add(aDay))
+		leaves(b, lent, policy.DoorProxy, 9, noon.Add(aDay))
 		f.takesBack(e, noon.Add(aDay))
 		f.reopen(Opener.Kill)
 		got := func(from, to time.Time, ids ...string) (list []string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -123,8 +124,8 @@ func (h *history) beginAny(rt *rapid.T) {
 	b.New.Fingerprint = pay.HashOf("fingerprint", fmt.Sprint(what))
 	b.Fingerprint = b.New.Fingerprint
 	b.New.Host = rapid.SampledFrom([]string{"", "a.example", "b.example"}).Draw(rt, "host")
-	b.New.Door = rapid.SampledFrom([]pay.Door{pay.DoorAPI, pay.DoorProxy}).Draw(rt, "door")
-	b.Resend = b.New.Door == pay.DoorProxy
+	b.New.Door = rapid.SampledFrom([]policy.Door{policy.DoorAPI, policy.DoorProxy}).Draw(rt, "door")
+	b.Resend = b.New.Door == policy.DoorProxy
 	if rapid.Bool().Draw(rt, "with key") {
 		under(b, rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "idempotency key"))
 	}
@@ -137,7 +138,7 @@ func (h *history) beginAny(rt *rapid.T) {
 		now := must(h.model.Key(h.ctx, k.ID))
 		revision := now.PolicyRevision
 		revision -= min(revision, rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "revision"))
-		judged(b, pay.Policy{PriceGuard: &two}, revision, rapid.Uint64Range(0, 9).Draw(rt, "amount"))
+		judged(b, policy.Policy{PriceGuard: &two}, revision, rapid.Uint64Range(0, 9).Draw(rt, "amount"))
 		b.New.Price = priceOf(k)
 	}
 	bound(b, placeOf(k), rapid.Uint64Range(0, 6).Draw(rt, "places"), pay.ErrQuota)
@@ -148,8 +149,8 @@ func (h *history) beginAny(rt *rapid.T) {
 
 func (h *history) policyAny(rt *rapid.T) {
 	k := rapid.SampledFrom(h.keys).Draw(rt, "key")
-	wanted, wantErr := h.model.SetPolicy(h.ctx, k.ID, &pay.Policy{})
-	got, err := h.SetPolicy(h.ctx, k.ID, &pay.Policy{})
+	wanted, wantErr := h.model.SetPolicy(h.ctx, k.ID, &policy.Policy{})
+	got, err := h.SetPolicy(h.ctx, k.ID, &policy.Policy{})
 	h.answer("policy", got, err, wanted, wantErr)
 }
 

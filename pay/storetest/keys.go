@@ -3,15 +3,16 @@ package storetest
 import (
 	"fmt"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 var keyTests = map[string]func(*fixture){
 	"found by secret and id": func(f *fixture) {
-		budget := x402.NewAmount(7)
+		budget := money.New(7)
 		n := newKey("")
-		n.Label, n.Policy = "shop <&> \"é\"", &pay.Policy{DailyBudget: pay.CapOf(budget), Doors: []pay.Door{pay.DoorProxy}}
+		n.Label, n.Policy = "shop <&> \"é\"", &policy.Policy{DailyBudget: policy.CapOf(budget), Doors: []policy.Door{policy.DoorProxy}}
 		f.same("created", must(f.CreateKey(f.ctx, n)), n.Key)
 		f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), n.Key)
 		f.same("by id", must(f.Key(f.ctx, n.ID)), n.Key)

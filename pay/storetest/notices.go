@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // notice makes a notice about a key.
@@ -173,12 +174,12 @@ var noticeTests = map[string]func(*fixture){
 	},
 	"of a new payment, in its transaction": func(f *fixture) {
 		k := f.key()
-		limit := x402.NewAmount(10)
+		limit := money.New(10)
 		begin := func(payee byte, change func(*pay.Begin)) {
 			f.Helper()
 			b := want(k, noon)
-			b.Policy, b.KeyName = &pay.Policy{DailyBudget: pay.CapOf(limit)}, "shop"
-			b.New.Terms.Amount, b.New.Authorization.Value = x402.NewAmount(4), x402.NewAmount(4)
+			b.Policy, b.KeyName = &policy.Policy{DailyBudget: policy.CapOf(limit)}, "shop"
+			b.New.Terms.Amount, b.New.Authorization.Value = money.New(4), money.New(4)
 			b.New.Terms.PayTo[0] = payee
 			b.New.Identity, b.Identity = pay.HashOf(b.New.ID), pay.HashOf(b.New.ID)
 			if change != nil {
@@ -193,7 +194,7 @@ var noticeTests = map[string]func(*fixture){
 		begin(1, nil) // 8 of 10
 		f.same("the second", f.kinds(0)[1:], []pay.NoticeKind{pay.NoticeBudget80})
 		begin(2, func(b *pay.Begin) {
-			b.New.Terms.Amount, b.New.Authorization.Value = x402.NewAmount(2), x402.NewAmount(2)
+			b.New.Terms.Amount, b.New.Authorization.Value = money.New(2), money.New(2)
 		})
 		f.same("another payee, all spent", f.kinds(0)[2:], []pay.NoticeKind{pay.NoticeBudget100, pay.NoticeNewPayee})
 		begin(3, nil)

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/policy"
 )
 
 // unclaimed makes an unclaimed key and returns its secret.
@@ -49,7 +50,7 @@ func (f *fixture) knows(k pay.Key, secret string) {
 
 // by makes a call that was judged by a key and a plan.
 func by(k pay.Key, plan pay.PlanName, payments uint64) *pay.Begin {
-	b := judged(want(k, noon), pay.Policy{}, k.PolicyRevision, 5)
+	b := judged(want(k, noon), policy.Policy{}, k.PolicyRevision, 5)
 	if b.OrganizationID = k.OrganizationID; k.Claimed() {
 		b.Plan = plan
 	}
@@ -61,7 +62,7 @@ var organizationTests = map[string]func(*fixture){
 		first := f.claimed("org")
 		n := f.unclaimed()
 		f.knows(n.Key, n.Secret)
-		pol := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}
+		pol := &policy.Policy{DailyBudget: policy.CapOf(money.New(7))}
 		must(f.SetPolicy(f.ctx, n.ID, pol))
 		k := f.linked(n.Secret, "org")
 		want := n.Key
@@ -330,7 +331,7 @@ var organizationTests = map[string]func(*fixture){
 		k := f.linked(n.Secret, "org")
 		drive := func(b *pay.Begin) (pay.Begun, error) {
 			b = under(b, "order")
-			b.Fingerprint, b.Unclaimed = first.Fingerprint, x402.NewAmount(2)
+			b.Fingerprint, b.Unclaimed = first.Fingerprint, money.New(2)
 			return f.Begin(f.ctx, b)
 		}
 		if now := f.find(p.ID); !now.Refused || !now.Lives() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -41,7 +42,7 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("stored", f.find(p.ID), got)
 		f.books(k, 1, 0, 5, 0, 1)
 		f.same("events", f.events(k), []pay.SpendEvent{{
-			ID: o.EventID, KeyID: k.ID, PaymentID: p.ID, Amount: x402.NewAmount(5), Currency: "USDC",
+			ID: o.EventID, KeyID: k.ID, PaymentID: p.ID, Amount: money.New(5), Currency: "USDC",
 			RequestURL: p.RequestURL, Task: "crawl", Host: "api.example.com", Created: o.At,
 		}})
 		f.record(outcome(p, pay.VerdictSettled)) // once more
@@ -130,7 +131,7 @@ var outcomeTests = map[string]func(*fixture){
 			b := want(k, noon)
 			b.Limits[3].Counter = hold
 			b.Limits[3].Release |= pay.CountsMoved
-			b.Limits[3].Since = x402.NewAmount(since)
+			b.Limits[3].Since = money.New(since)
 			return bound(b, hold, balance, funds)
 		}
 		counts := func(held, gone uint64) {
@@ -158,7 +159,7 @@ var outcomeTests = map[string]func(*fixture){
 		// A settlement comes after the hold was given back.
 		late = f.find(late.ID)
 		o := outcome(late, pay.VerdictSettled)
-		o.Moved = x402.NewAmount(2)
+		o.Moved = money.New(2)
 		f.record(o)
 		counts(0, 15)
 		refuses(from(f.key(), 9, 10))
@@ -169,9 +170,9 @@ var outcomeTests = map[string]func(*fixture){
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
 		o := outcome(p, pay.VerdictSettled)
-		o.Moved = x402.NewAmount(2)
+		o.Moved = money.New(2)
 		got := f.record(o)
-		f.same("row", []any{got.State, got.Terms.Amount, got.Moved()}, []any{pay.Settled, x402.NewAmount(5), o.Moved})
+		f.same("row", []any{got.State, got.Terms.Amount, got.Moved()}, []any{pay.Settled, money.New(5), o.Moved})
 		f.same("stored", f.find(p.ID), got)
 		f.books(k, 1, 0, 2, 0, 1)
 		f.same("booked", f.events(k)[0].Amount, o.Moved)
@@ -185,7 +186,7 @@ var outcomeTests = map[string]func(*fixture){
 		p := f.begin(want(k, noon), pay.Created)
 		f.record(outcome(p, pay.VerdictVoid))
 		o := outcome(p, pay.VerdictSettled)
-		o.Moved = x402.NewAmount(2)
+		o.Moved = money.New(2)
 		f.same("moved", f.record(o).Moved(), o.Moved)
 		f.books(k, 1, 0, 2, 0, 1)
 	},
@@ -255,7 +256,7 @@ var outcomeTests = map[string]func(*fixture){
 	"being canceled": func(f *fixture) {
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
-		c := pay.Canceling{At: noon, HandedOut: true, Terms: pay.TransactionTerms{Nonce: 3, Gas: 75_000, MaxFee: x402.NewAmount(22), Tip: x402.NewAmount(2)}}
+		c := pay.Canceling{At: noon, HandedOut: true, Terms: pay.TransactionTerms{Nonce: 3, Gas: 75_000, MaxFee: money.New(22), Tip: money.New(2)}}
 		order := pay.Outcome{PaymentID: p.ID, At: noon, Canceling: &c}
 		f.same("row", *f.record(order).Canceling, c)
 		f.reopen(Opener.Kill)

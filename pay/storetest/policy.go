@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -15,16 +17,16 @@ import (
 func priceOf(k pay.Key) pay.Counter { return pay.Counter("price/" + k.ID + "/endpoint") }
 
 // judged changes a call to one of an amount that was judged by a policy in a revision.
-func judged(b *pay.Begin, pol pay.Policy, revision uint64, amount uint64) *pay.Begin {
+func judged(b *pay.Begin, pol policy.Policy, revision uint64, amount uint64) *pay.Begin {
 	b.Policy, b.PolicyRevision = &pol, revision
-	b.New.Terms.Amount = x402.NewAmount(amount)
+	b.New.Terms.Amount = money.New(amount)
 	b.New.Authorization.Value = b.New.Terms.Amount
 	return b
 }
 
 // guarded makes a call whose settlement sets a price.
 func guarded(k pay.Key, times int, amount uint64) *pay.Begin {
-	b := judged(want(k, noon), pay.Policy{PriceGuard: &times}, 0, amount)
+	b := judged(want(k, noon), policy.Policy{PriceGuard: &times}, 0, amount)
 	b.New.Price = priceOf(k)
 	return b
 }
@@ -44,7 +46,7 @@ var policyTests = map[string]func(*fixture){
 		n := newKey("")
 		must(f.CreateKey(f.ctx, n))
 		other := f.key()
-		same := func(revision uint64, pol *pay.Policy, got pay.Key) {
+		same := func(revision uint64, pol *policy.Policy, got pay.Key) {
 			f.Helper()
 			want := n.Key
 			want.Policy, want.PolicyRevision = pol, revision
@@ -53,10 +55,10 @@ var policyTests = map[string]func(*fixture){
 			f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), want)
 		}
 		minute := 3
-		first := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7)), PerMinute: &minute, Tasks: map[string]pay.Budget{"*": {MonthlyBudget: pay.NoCap()}}}
+		first := &policy.Policy{DailyBudget: policy.CapOf(money.New(7)), PerMinute: &minute, Tasks: map[string]policy.Budget{"*": {MonthlyBudget: policy.NoCap()}}}
 		k := must(f.SetPolicy(f.ctx, n.ID, first))
 		same(1, first, k)
-		second := &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}
+		second := &policy.Policy{Doors: []policy.Door{policy.DoorAPI}}
 		k = must(f.SetPolicy(f.ctx, n.ID, second))
 		same(2, second, k)
 		f.reopen(Opener.Kill)
@@ -70,7 +72,7 @@ var policyTests = map[string]func(*fixture){
 	"set by somebody who has seen the key": func(f *fixture) {
 		n := newKey("")
 		k := must(f.CreateKey(f.ctx, n))
-		first, second := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(8))}
+		first, second := &policy.Policy{DailyBudget: policy.CapOf(money.New(7))}, &policy.Policy{DailyBudget: policy.CapOf(money.New(8))}
 		seen := must(f.SetPolicyAt(f.ctx, k.ID, k.PolicyRevision, first))
 		f.same("policy", seen.Policy, first)
 		f.same("revision", seen.PolicyRevision, k.PolicyRevision+1)
@@ -87,7 +89,7 @@ var policyTests = map[string]func(*fixture){
 		n := newKey("org")
 		must(f.CreateKey(f.ctx, n))
 		untouched := f.key()
-		anything := pay.Policy{}
+		anything := policy.Policy{}
 		earlier := f.release(f.begin(judged(under(want(n.Key, noon), "order"), anything, 0, 5), pay.Created), true)
 		want1 := n.Key
 		want1.Operator, want1.PolicyRevision = true, 1
@@ -110,7 +112,7 @@ var policyTests = map[string]func(*fixture){
 	},
 	"a claimed key keeps its organization": func(f *fixture) {
 		k := must(f.CreateKey(f.ctx, newKey("org")))
-		got := must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
+		got := must(f.SetPolicy(f.ctx, k.ID, &policy.Policy{}))
 		f.same("organization", got.OrganizationID, "org")
 	},
 	"keys, oldest first": func(f *fixture) {
@@ -143,14 +145,14 @@ var policyTests = map[string]func(*fixture){
 	},
 	"a call that was judged by another policy": func(f *fixture) {
 		k := f.key()
-		anything := pay.Policy{}
+		anything := policy.Policy{}
 		stale := judged(want(k, noon), anything, 1, 5)
 		_, err := f.Begin(f.ctx, stale) // of a revision to come
 		f.fails(err, pay.ErrPolicyChanged)
 		f.nothingBegun(stale)
 		first := judged(under(want(k, noon), "order"), anything, 0, 5)
 		p := f.release(f.begin(first, pay.Created), true)
-		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
+		must(f.SetPolicy(f.ctx, k.ID, &policy.Policy{}))
 		_, err = f.Begin(f.ctx, judged(want(k, noon), anything, 0, 5))
 		f.fails(err, pay.ErrPolicyChanged)
 		declined := judged(want(k, noon), anything, 0, 5) // its refusal may be out of date as well
@@ -169,7 +171,7 @@ var policyTests = map[string]func(*fixture){
 		var set atomic.Uint64
 		f.must(firstOf(together(crowd, func(i int) error {
 			if i%8 == 0 {
-				changed, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
+				changed, err := f.SetPolicy(f.ctx, k.ID, &policy.Policy{})
 				for n := set.Load(); err == nil && n < changed.PolicyRevision && !set.CompareAndSwap(n, changed.PolicyRevision); n = set.Load() {
 				}
 				return err
@@ -184,7 +186,7 @@ var policyTests = map[string]func(*fixture){
 					return fmt.Errorf("revision %d after %d", known.PolicyRevision, before)
 				}
 				stale := known.PolicyRevision - min(known.PolicyRevision, uint64(i%2))
-				_, err = f.Begin(f.ctx, judged(want(k, noon), pay.Policy{}, stale, 5))
+				_, err = f.Begin(f.ctx, judged(want(k, noon), policy.Policy{}, stale, 5))
 				if err == nil && stale < before {
 					return fmt.Errorf("begun under revision %d after %d was set", stale, before)
 				}
@@ -199,15 +201,15 @@ var policyTests = map[string]func(*fixture){
 	},
 	"rules hold for the row": func(f *fixture) {
 		k := f.key()
-		most := pay.CapOf(x402.NewAmount(5))
-		f.begin(judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 5), pay.Created)
-		f.refusedBy(judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 6), "per-payment")
-		f.refusedBy(judged(want(k, noon), pay.Policy{DenyPayees: []x402.Address{{0x70}}}, 0, 5), "payees")
-		f.refusedBy(judged(want(k, noon), pay.Policy{DenyHosts: []string{"*.example.com"}}, 0, 5), "hosts")
-		f.refusedBy(judged(want(k, noon), pay.Policy{Doors: []pay.Door{pay.DoorAPI}}, 0, 5), "doors")
-		f.refusedBy(judged(want(k, noon), pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MaxPayment: most}}}, 0, 6), "task-per-payment")
-		signed := judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 5)
-		signed.New.Authorization.Value = x402.NewAmount(6) // what is signed counts
+		most := policy.CapOf(money.New(5))
+		f.begin(judged(want(k, noon), policy.Policy{MaxPayment: most}, 0, 5), pay.Created)
+		f.refusedBy(judged(want(k, noon), policy.Policy{MaxPayment: most}, 0, 6), "per-payment")
+		f.refusedBy(judged(want(k, noon), policy.Policy{DenyPayees: []x402.Address{{0x70}}}, 0, 5), "payees")
+		f.refusedBy(judged(want(k, noon), policy.Policy{DenyHosts: []string{"*.example.com"}}, 0, 5), "hosts")
+		f.refusedBy(judged(want(k, noon), policy.Policy{Doors: []policy.Door{policy.DoorAPI}}, 0, 5), "doors")
+		f.refusedBy(judged(want(k, noon), policy.Policy{Tasks: map[string]policy.Budget{"crawl": {MaxPayment: most}}}, 0, 6), "task-per-payment")
+		signed := judged(want(k, noon), policy.Policy{MaxPayment: most}, 0, 5)
+		signed.New.Authorization.Value = money.New(6) // what is signed counts
 		f.refusedBy(signed, "per-payment")
 		f.counts("place", placeOf(k), 1)
 	},
@@ -292,9 +294,9 @@ var policyTests = map[string]func(*fixture){
 		errs := together(crowd, func(i int) error {
 			b := want(k, noon)
 			for _, name := range []string{"key", fmt.Sprint("task-", i%2)} {
-				most := x402.NewAmount(map[string]uint64{"key": 103, "task-0": 1000, "task-1": 23}[name])
+				most := money.New(map[string]uint64{"key": 103, "task-0": 1000, "task-1": 23}[name])
 				b.Limits = append(b.Limits, pay.Limit{
-					Reservation: pay.Reservation{Counter: part(name), Amount: x402.NewAmount(5), Release: pay.ReleaseBudget},
+					Reservation: pay.Reservation{Counter: part(name), Amount: money.New(5), Release: pay.ReleaseBudget},
 					Max:         &most, Refusal: errRefused,
 				})
 			}
@@ -304,7 +306,7 @@ var policyTests = map[string]func(*fixture){
 		n := f.succeeded(errs, errRefused)
 		f.counts("key's budget", part("key"), uint64(5*n))
 		one := must(f.Counter(f.ctx, part("task-1")))
-		if n != 20 || one.Cmp(x402.NewAmount(20)) > 0 {
+		if n != 20 || one.Cmp(money.New(20)) > 0 {
 			f.Fatalf("%d were begun, %s are spent for task-1", n, one)
 		}
 	},
@@ -312,7 +314,7 @@ var policyTests = map[string]func(*fixture){
 		// What a key has spent is counted by day, task and site, whatever budgets there were.
 		yesterday := noon.AddDate(0, 0, -1)
 		spends := func(k pay.Key, at time.Time, host, task string, amount uint64) *pay.Begin {
-			b := judged(want(k, at), pay.Policy{}, 0, amount)
+			b := judged(want(k, at), policy.Policy{}, 0, amount)
 			b.New.RequestURL, b.New.Host, b.New.Task = "https://"+host+"/"+b.New.ID, host, task
 			return b
 		}
@@ -320,24 +322,24 @@ var policyTests = map[string]func(*fixture){
 			rule       string
 			host, task string
 			have       uint64
-			pol        func(most *pay.Cap) pay.Policy
+			pol        func(most *policy.Cap) policy.Policy
 		}{
-			{"daily-budget", "new.org", "", 70, func(most *pay.Cap) pay.Policy { return pay.Policy{DailyBudget: most} }},
-			{"monthly-budget", "new.org", "", 140, func(most *pay.Cap) pay.Policy { return pay.Policy{MonthlyBudget: most} }},
-			{"host-daily-budget", "c.example.com", "", 30, func(most *pay.Cap) pay.Policy {
-				return pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {DailyBudget: most}}}
+			{"daily-budget", "new.org", "", 70, func(most *policy.Cap) policy.Policy { return policy.Policy{DailyBudget: most} }},
+			{"monthly-budget", "new.org", "", 140, func(most *policy.Cap) policy.Policy { return policy.Policy{MonthlyBudget: most} }},
+			{"host-daily-budget", "c.example.com", "", 30, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {DailyBudget: most}}}
 			}},
-			{"host-monthly-budget", "c.example.com", "", 40, func(most *pay.Cap) pay.Policy {
-				return pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {MonthlyBudget: most}, "api.example.com": {MaxPayment: pay.NoCap()}}}
+			{"host-monthly-budget", "c.example.com", "", 40, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {MonthlyBudget: most}, "api.example.com": {MaxPayment: policy.NoCap()}}}
 			}},
-			{"host-daily-budget", "b.example.com", "", 20, func(most *pay.Cap) pay.Policy {
-				return pay.Policy{Hosts: map[string]pay.Budget{"b.example.com": {DailyBudget: most}}}
+			{"host-daily-budget", "b.example.com", "", 20, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Hosts: map[string]policy.Budget{"b.example.com": {DailyBudget: most}}}
 			}},
-			{"task-monthly-budget", "new.org", "crawl", 20, func(most *pay.Cap) pay.Policy {
-				return pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MonthlyBudget: most}}}
+			{"task-monthly-budget", "new.org", "crawl", 20, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Tasks: map[string]policy.Budget{"crawl": {MonthlyBudget: most}}}
 			}},
-			{"task-daily-budget", "new.org", "", 60, func(most *pay.Cap) pay.Policy {
-				return pay.Policy{Tasks: map[string]pay.Budget{"*": {DailyBudget: most}, "crawl": {DailyBudget: pay.NoCap()}}}
+			{"task-daily-budget", "new.org", "", 60, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Tasks: map[string]policy.Budget{"*": {DailyBudget: most}, "crawl": {DailyBudget: policy.NoCap()}}}
 			}},
 		} {
 			const amount = 3
@@ -350,7 +352,7 @@ var policyTests = map[string]func(*fixture){
 			f.reopen(Opener.Kill)
 			within := func(most uint64) *pay.Begin {
 				b := spends(k, noon, c.host, c.task, amount)
-				pol := c.pol(pay.CapOf(x402.NewAmount(most)))
+				pol := c.pol(policy.CapOf(money.New(most)))
 				b.Policy = &pol
 				return b
 			}
@@ -360,12 +362,12 @@ var policyTests = map[string]func(*fixture){
 	},
 	"a policy as large as it may be": func(f *fixture) {
 		k := f.key()
-		pol := &pay.Policy{Hosts: map[string]pay.Budget{}, Tasks: map[string]pay.Budget{}}
+		pol := &policy.Policy{Hosts: map[string]policy.Budget{}, Tasks: map[string]policy.Budget{}}
 		for i := range 1000 {
 			pol.AllowHosts = append(pol.AllowHosts, fmt.Sprintf("host-%d.example.com", i))
 			pol.DenyPayees = append(pol.DenyPayees, x402.Address{byte(i), byte(i >> 8), 1})
-			pol.Hosts[pol.AllowHosts[i]] = pay.Budget{DailyBudget: pay.CapOf(x402.NewAmount(uint64(i) + 1))}
-			pol.Tasks[fmt.Sprint("task-", i)] = pay.Budget{MonthlyBudget: pay.NoCap()}
+			pol.Hosts[pol.AllowHosts[i]] = policy.Budget{DailyBudget: policy.CapOf(money.New(uint64(i) + 1))}
+			pol.Tasks[fmt.Sprint("task-", i)] = policy.Budget{MonthlyBudget: policy.NoCap()}
 		}
 		f.must(pol.Validate())
 		must(f.SetPolicy(f.ctx, k.ID, pol))
@@ -374,9 +376,9 @@ var policyTests = map[string]func(*fixture){
 	},
 	"a payment under way when a policy is set": func(f *fixture) {
 		k := f.key()
-		b := judged(want(k, noon), pay.Policy{}, 0, 5)
+		b := judged(want(k, noon), policy.Policy{}, 0, 5)
 		p := f.begin(b, pay.Created)
-		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}))
+		must(f.SetPolicy(f.ctx, k.ID, &policy.Policy{Doors: []policy.Door{policy.DoorAPI}}))
 		// What is under way goes on: its lease and its outcome are no new payment.
 		f.must(f.Renew(f.ctx, p.ID, p.Lease.Fence, noon.Add(time.Minute)))
 		f.settle(p, true)

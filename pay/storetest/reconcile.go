@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -33,7 +34,7 @@ func (f *fixture) restored(taken time.Time) {
 
 // onChain makes a payment as reconciling finds it.
 func onChain(k pay.Key, seed string, nonce x402.Nonce) *pay.Payment {
-	five := x402.NewAmount(5)
+	five := money.New(5)
 	id := newID()
 	p := &pay.Payment{
 		ID: id, KeyID: k.ID, Created: noon, Closed: noon, State: pay.Settled, Confirmed: true, Reconciled: true, Answered: true,
@@ -43,7 +44,7 @@ func onChain(k pay.Key, seed string, nonce x402.Nonce) *pay.Payment {
 		Check:         noon.Add(pay.RetainPayload),
 	}
 	for c, n := range map[pay.Counter]uint64{placeOf(k): 1, budgetOf(k): 5} {
-		p.Reservations = append(p.Reservations, pay.Reservation{Counter: c, Amount: x402.NewAmount(n), Release: pay.ReleaseBudget})
+		p.Reservations = append(p.Reservations, pay.Reservation{Counter: c, Amount: money.New(n), Release: pay.ReleaseBudget})
 	}
 	return p
 }
@@ -250,7 +251,7 @@ var reconcileTests = map[string]func(*fixture){
 		same(pay.Spent, true)
 		other := again(b, noon.Add(soon))
 		other.Terms = other.New.Terms
-		other.Terms.Amount = x402.NewAmount(6)
+		other.Terms.Amount = money.New(6)
 		_, err := f.Begin(f.ctx, other)
 		f.fails(err, pay.ErrIdempotencyReused)
 		unknown := again(b, noon.Add(soon))

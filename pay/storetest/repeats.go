@@ -4,7 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -257,7 +259,7 @@ var repeatTests = map[string]func(*fixture){
 	},
 	"no key: a posted receipt is an answer": func(f *fixture) {
 		b := want(f.key(), noon)
-		b.New.Door = pay.DoorAPI
+		b.New.Door = policy.DoorAPI
 		p := f.release(f.begin(b, pay.Created), true)
 		f.same("unanswered", p.Unanswered, true) // in seller mode the client still has to buy
 		o := outcome(p, pay.VerdictSettled)
@@ -304,7 +306,7 @@ var repeatTests = map[string]func(*fixture){
 		b := under(want(f.key(), noon), "order 1")
 		p := f.release(f.begin(b, pay.Created), false)
 		next := again(b, noon)
-		next.New.Terms.Amount, next.New.Authorization.Nonce = x402.NewAmount(9), x402.Nonce{9}
+		next.New.Terms.Amount, next.New.Authorization.Nonce = money.New(9), x402.Nonce{9}
 		driven := f.begin(next, pay.Driven)
 		f.same("terms", driven.Terms, p.Terms)
 		f.same("authorization", driven.Authorization, p.Authorization)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // sharedWallet makes a wallet and lends it to keys.
@@ -79,7 +80,7 @@ var shareTests = map[string]func(*fixture){
 		w := f.sharedWallet(owner, k)
 		begin := func(by pay.Key) error {
 			b := want(by, noon)
-			b.Policy = new(pay.Policy)
+			b.Policy = new(policy.Policy)
 			b.New.WalletID, b.WalletOwner = w.ID, owner.ID
 			_, err := f.Begin(f.ctx, b)
 			return err

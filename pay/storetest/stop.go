@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // operator stops keys in tests.
@@ -20,7 +21,7 @@ func stop(do pay.Stop, by pay.Actor) pay.KeyStop {
 
 // judgedBy changes a call to one that was judged by an earlier state of a key.
 func judgedBy(b *pay.Begin, k pay.Key) *pay.Begin {
-	b.Policy, b.PolicyRevision, b.Paused = &pay.Policy{}, k.PolicyRevision, k.Paused
+	b.Policy, b.PolicyRevision, b.Paused = &policy.Policy{}, k.PolicyRevision, k.Paused
 	return b
 }
 

@@ -19,7 +19,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -186,9 +188,9 @@ const owner = "node-1"
 func want(k pay.Key, now time.Time) *pay.Begin {
 	id := newID()
 	n, sum := pay.PendingCounters(k.ID)
-	five := x402.NewAmount(5)
+	five := money.New(5)
 	row := &pay.Payment{
-		ID: id, KeyID: k.ID, OrganizationID: k.OrganizationID, Door: pay.DoorProxy, Task: "crawl",
+		ID: id, KeyID: k.ID, OrganizationID: k.OrganizationID, Door: policy.DoorProxy, Task: "crawl",
 		RequestURL: "https://api.example.com/" + id, Host: "api.example.com",
 		Terms: pay.Terms{
 			Settlement: pay.SettleSeller, Network: "base", Scheme: "exact",
@@ -203,17 +205,17 @@ func want(k pay.Key, now time.Time) *pay.Begin {
 		},
 		State: pay.Open,
 	}
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
+	limit := func(c pay.Counter, amount money.Amount, release pay.Release) pay.Limit {
 		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}}
 	}
 	return &pay.Begin{
 		Now: now, Owner: owner,
 		CallIdentity: pay.CallIdentity{KeyID: k.ID, Fingerprint: row.Fingerprint, Identity: row.Identity},
-		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter(k.Owner(), now), x402.NewAmount(1), pay.ReleasePlace)},
+		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter(k.Owner(), now), money.New(1), pay.ReleasePlace)},
 		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
-			limit(n, x402.NewAmount(1), pay.ReleasePending), limit(sum, five, pay.ReleasePending),
+			limit(n, money.New(1), pay.ReleasePending), limit(sum, five, pay.ReleasePending),
 			limit(budgetOf(k), five, pay.ReleaseBudget), limit(holdOf(k), five, pay.ReleaseHold),
-			limit(rateOf(k), x402.NewAmount(1), pay.ReleaseNever),
+			limit(rateOf(k), money.New(1), pay.ReleaseNever),
 		}},
 	}
 }
@@ -243,7 +245,7 @@ func again(b *pay.Begin, now time.Time) *pay.Begin {
 
 // bound limits the sum of a counter that the call reserves.
 func bound(b *pay.Begin, c pay.Counter, limit uint64, refusal error) *pay.Begin {
-	most := x402.NewAmount(limit)
+	most := money.New(limit)
 	if b.Place.Counter == c {
 		b.Place.Max, b.Place.Refusal = &most, refusal
 	}
@@ -301,7 +303,7 @@ func transaction(seed string) string { return fmt.Sprintf("0x%x", pay.HashOf("tr
 func (f *fixture) counts(what string, c pay.Counter, n uint64) {
 	f.Helper()
 	got := must(f.Counter(f.ctx, c))
-	if got != x402.NewAmount(n) {
+	if got != money.New(n) {
 		f.Fatalf("%s is %s, want %d", what, got, n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // named counts the spend events that have a name.
@@ -32,7 +32,7 @@ func (f *fixture) spends(k pay.Key, amount uint64, host, task string, at time.Ti
 	b := want(k, at)
 	b.New.Host, b.New.Task = host, task
 	b.New.RequestURL = "https://" + host + "/"
-	b.New.Terms.Amount = x402.NewAmount(amount)
+	b.New.Terms.Amount = money.New(amount)
 	p := f.begin(b, pay.Created)
 	o := outcome(p, pay.VerdictSettled)
 	o.At, o.EventID, o.Transaction, o.Release = at, eventID(at), transaction(p.ID), true
@@ -68,7 +68,7 @@ func keyIDs(keys []pay.Key) (list []string) {
 }
 
 func sum(count int, amount, corrected uint64) pay.Sum {
-	return pay.Sum{Count: count, Amount: x402.NewAmount(amount), Corrected: x402.NewAmount(corrected)}
+	return pay.Sum{Count: count, Amount: money.New(amount), Corrected: money.New(corrected)}
 }
 
 const aDay = 24 * time.Hour
@@ -115,9 +115,9 @@ var summaryTests = map[string]func(*fixture){
 		f.same("hosts", days.Hosts, []pay.NameSum{{Name: "a.example", Sum: sum(2, 8, 5)}})
 		f.same("tasks", days.Tasks, []pay.NameSum{{Name: "crawl", Sum: sum(2, 8, 5)}})
 		net, negative := days.Days[3].Net()
-		f.same("net of the day of the correction", []any{net, negative}, []any{x402.NewAmount(5), true})
+		f.same("net of the day of the correction", []any{net, negative}, []any{money.New(5), true})
 		net, negative = days.Total().Net()
-		f.same("net", []any{net, negative}, []any{x402.NewAmount(3), false})
+		f.same("net", []any{net, negative}, []any{money.New(3), false})
 	},
 	"settled late": func(f *fixture) {
 		k := f.key()
@@ -217,7 +217,7 @@ var summaryTests = map[string]func(*fixture){
 	},
 	"amounts that no sum can hold": func(f *fixture) {
 		k := f.key()
-		most := must(x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935")) // 2^256-1
+		most := must(money.Parse("115792089237316195423570985008687907853269984665640564039457584007913129639935")) // 2^256-1
 		for range 2 {
 			b := want(k, noon)
 			b.New.Terms.Amount, b.Limits = most, nil

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
-	"github.com/purserpay/purser/x402"
 )
 
 // A purchase that was delivered is paid once under its idempotency key. A seller that keeps no answers
@@ -106,7 +107,7 @@ func TestPurserAgain(t *testing.T) {
 func TestStatusLine(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {
-		w := newSecure(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(1))} })
+		w := newSecure(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(1))} })
 		want := "402 Payment Required; purser did not pay: 0.01 USDC is above the limit of 0.000001 USDC for one payment"
 		if http2 {
 			want = "402 Payment Required"

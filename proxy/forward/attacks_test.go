@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
@@ -44,7 +46,7 @@ func TestAttackTimeoutIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pay.SendTimeout = 100 * time.Millisecond
-		s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(15_000))}
+		s.pay.DefaultPolicy = policy.Policy{DailyBudget: policy.CapOf(money.New(15_000))}
 	})
 	s := proxytest.NewSeller(t)
 	s.Paid = func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }
@@ -59,7 +61,7 @@ func TestAttackTimeoutIsNoFailure(t *testing.T) {
 // Row 5: what is compared with the limit is what is signed, whatever else a challenge says.
 func TestAttackCapIsOnWhatIsSigned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(10_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(10_000))} })
 	requirement := func(amount, description string) any {
 		var c struct{ Accepts []map[string]any }
 		_ = json.Unmarshal(proxytest.V1Challenge(amount, "http://x/", ""), &c)
@@ -85,7 +87,7 @@ func TestAttackCapIsOnWhatIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if auth, _, err := p.Authorization(); err != nil || auth.Value != x402.NewAmount(10_000) || a.Header.Get(proxy.HeaderAmount) != "10000" {
+	if auth, _, err := p.Authorization(); err != nil || auth.Value != money.New(10_000) || a.Header.Get(proxy.HeaderAmount) != "10000" {
 		t.Errorf("signed %v %v, told %s", auth.Value, err, a.Header.Get(proxy.HeaderAmount))
 	}
 }
@@ -104,7 +106,7 @@ func TestAttackDearerSecondChallenge(t *testing.T) {
 		w.get(s.URL+"/x").Declined(t, proxy.DeclinedOpen, false)
 	}
 	for _, a := range s.Signed() {
-		if a.Value != x402.NewAmount(10_000) {
+		if a.Value != money.New(10_000) {
 			t.Errorf("signed %s", a.Value)
 		}
 	}
@@ -238,7 +240,7 @@ func TestAttackCapturedPayload(t *testing.T) {
 	if until := time.Unix(int64(a.ValidBefore), 0); until.After(time.Now().Add(61*time.Second)) || until.Before(before.Add(30*time.Second)) {
 		t.Errorf("valid until %s", until)
 	}
-	if !strings.EqualFold(a.To.String(), proxytest.SellerAddress) || a.Value != x402.NewAmount(10_000) {
+	if !strings.EqualFold(a.To.String(), proxytest.SellerAddress) || a.Value != money.New(10_000) {
 		t.Errorf("%+v", a)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -136,7 +137,7 @@ func (f *Proxy) login(r *http.Request) (caller, *refusal) {
 	switch {
 	case !ok:
 		return caller{}, needsCredentials
-	case task != "" && !pay.ValidTask(task):
+	case task != "" && !policy.ValidTask(task):
 		return caller{}, &refusal{
 			status: http.StatusBadRequest, reason: reasonTask,
 			text: "The proxy password is a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -",

@@ -26,6 +26,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -100,7 +101,7 @@ func New(o Options) (*Proxy, error) {
 	o.Observer, o.Logger = cmp.Or(o.Observer, proxy.Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	upstream := newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots) })
 	transport, err := proxy.NewTransport(proxy.TransportOptions{
-		PayOptions: o.PayOptions, Payer: o.Payer, Next: upstream, Door: pay.DoorProxy, Logger: o.Logger, Clock: o.Clock,
+		PayOptions: o.PayOptions, Payer: o.Payer, Next: upstream, Door: policy.DoorProxy, Logger: o.Logger, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -40,7 +41,7 @@ func TestGuestsDoNotRelay(t *testing.T) {
 			return key, secret
 		}
 		guest, secret := made(books.KeyRequest{})
-		_, narrow := made(books.KeyRequest{Policy: &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}})
+		_, narrow := made(books.KeyRequest{Policy: &policy.Policy{Doors: []policy.Door{policy.DoorAPI}}})
 		for what, ask := range map[string]func(string) (int, string){"relay": relayed, "tunnel": tunnelled} {
 			for _, key := range []string{secret, narrow} {
 				if code, reason := ask(key); code != http.StatusForbidden || reason != reasonRelay {
@@ -49,7 +50,7 @@ func TestGuestsDoNotRelay(t *testing.T) {
 			}
 			for who, want := range map[string]books.KeyRequest{
 				"the operator": {Operator: true}, "an organization": {OrganizationID: "acme"},
-				"the holder of the internal secret": {Policy: &pay.Policy{Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}}},
+				"the holder of the internal secret": {Policy: &policy.Policy{Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}}},
 			} {
 				if want.OrganizationID != "" {
 					want.OrganizationID += what // the plan bounds the keys of one
@@ -60,7 +61,7 @@ func TestGuestsDoNotRelay(t *testing.T) {
 				}
 			}
 		}
-		if _, err := w.Books.SetPolicy(t.Context(), guest.ID, &pay.Policy{Doors: []pay.Door{pay.DoorProxy, pay.DoorAPI}}); err != nil {
+		if _, err := w.Books.SetPolicy(t.Context(), guest.ID, &policy.Policy{Doors: []policy.Door{policy.DoorProxy, policy.DoorAPI}}); err != nil {
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func(string) (int, string){"relay": relayed, "tunnel": tunnelled} {
@@ -105,7 +106,7 @@ func TestGuestsOfThisMachine(t *testing.T) {
 func TestGuestIsTurnedAwayInsideAConnection(t *testing.T) {
 	t.Parallel()
 	clock := time.Now()
-	s := &session{who: caller{key: pay.Key{ID: "guest", Policy: &pay.Policy{Doors: []pay.Door{pay.DoorProxy}}}}, asked: clock}
+	s := &session{who: caller{key: pay.Key{ID: "guest", Policy: &policy.Policy{Doors: []policy.Door{policy.DoorProxy}}}}, asked: clock}
 	f := &Proxy{now: func() time.Time { return clock }}
 	if _, no := s.caller(t.Context(), f); no != nil {
 		t.Errorf("while it may: %v", no.text)

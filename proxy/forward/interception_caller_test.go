@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
@@ -72,7 +73,7 @@ func TestKeyChangesMeanwhile(t *testing.T) {
 			later.Add(int64(keyFresh))
 		}
 		set(func(k pay.Key) (pay.Key, error) {
-			k.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}
+			k.Policy = &policy.Policy{Doors: []policy.Door{policy.DoorAPI}}
 			return k, nil
 		})
 		get().Declined(t, "doors", true)

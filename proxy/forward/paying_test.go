@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
@@ -60,7 +61,7 @@ func TestPays(t *testing.T) {
 				}
 				s.Expect(1, 1, 1)
 				p := w.Closed(id)
-				if p.State != pay.Settled || !p.Answered || p.Transaction != proxytest.Transaction(1) || p.RequestURL != s.URL+"/thing?q=1" || p.Door != pay.DoorProxy {
+				if p.State != pay.Settled || !p.Answered || p.Transaction != proxytest.Transaction(1) || p.RequestURL != s.URL+"/thing?q=1" || p.Door != policy.DoorProxy {
 					t.Errorf("in the books: %+v", p)
 				}
 			})

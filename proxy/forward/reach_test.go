@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/guard"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -17,16 +17,16 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 	loopback, opened := guard.Rules{AllowLoopback: true}, guard.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	sellers, others := []string{"127.0.0.1"}, []string{"api.example.com"}
 	for name, c := range map[string]struct {
-		policy pay.Policy
+		policy policy.Policy
 		guard  guard.Rules
 		status int
 		reason string
 	}{
-		"reachable, host denied":              {pay.Policy{DenyHosts: sellers}, loopback, 402, "hosts"},
-		"reachable, another host allowed":     {pay.Policy{AllowHosts: others}, loopback, 402, "hosts"},
-		"opened by the operator, host denied": {pay.Policy{DenyHosts: sellers}, opened, 402, "hosts"},
-		"host allowed, not reachable":         {pay.Policy{AllowHosts: sellers}, guard.Rules{}, 403, string(guard.DenyLoopback)},
-		"both":                                {pay.Policy{AllowHosts: sellers}, loopback, 200, ""},
+		"reachable, host denied":              {policy.Policy{DenyHosts: sellers}, loopback, 402, "hosts"},
+		"reachable, another host allowed":     {policy.Policy{AllowHosts: others}, loopback, 402, "hosts"},
+		"opened by the operator, host denied": {policy.Policy{DenyHosts: sellers}, opened, 402, "hosts"},
+		"host allowed, not reachable":         {policy.Policy{AllowHosts: sellers}, guard.Rules{}, 403, string(guard.DenyLoopback)},
+		"both":                                {policy.Policy{AllowHosts: sellers}, loopback, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

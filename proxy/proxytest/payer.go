@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/x402"
 )
 
 // World pays in tests: a payer and books over a store in memory and a real signer, and a key with a
@@ -28,11 +29,11 @@ type World struct {
 }
 
 // USDC returns a cap of whole USDC.
-func USDC(units uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(units * 1_000_000)) }
+func USDC(units uint64) *policy.Cap { return policy.CapOf(money.New(units * 1_000_000)) }
 
 // PayOptions returns the options that tests may change.
 func PayOptions() pay.Options {
-	return pay.Options{DefaultPolicy: pay.Policy{MaxPayment: USDC(1), DailyBudget: USDC(10)}, RepeatWait: 5 * time.Second}
+	return pay.Options{DefaultPolicy: policy.Policy{MaxPayment: USDC(1), DailyBudget: USDC(10)}, RepeatWait: 5 * time.Second}
 }
 
 // NewWorld makes a World. around replaces the store that the payer gets.

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -49,7 +49,7 @@ type examination struct {
 	probe *player
 	// neutral is a policy for customers whom the user's own limits would keep from attacking; nil
 	// when the limits do not.
-	neutral *pay.Policy
+	neutral *policy.Policy
 	// noProxy says why no customer can pay through the proxy; "" when customers can.
 	noProxy string
 	// slots bounds the number of busy customers.
@@ -120,14 +120,14 @@ func (e *examination) prepare(ctx context.Context) (err error) {
 	switch limits := e.probe.inForce; {
 	case e.main.proxy == "":
 		e.noProxy = "no site has purser_proxy"
-	case len(limits.Doors) > 0 && !slices.Contains(limits.Doors, pay.DoorProxy):
+	case len(limits.Doors) > 0 && !slices.Contains(limits.Doors, policy.DoorProxy):
 		e.noProxy = "keys may not pay through the proxy (doors)"
 	case len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 || limits.PerMinute != nil && *limits.PerMinute > 0 ||
 		len(limits.DenyHosts) > 0 || len(limits.Hosts) > 0:
 		// The attackers are not among the user's sellers, so these lists would end every attack at
 		// once. With any rule for hosts, the API pays named payees only.
 		never := 0
-		e.neutral = &pay.Policy{PerMinute: &never}
+		e.neutral = &policy.Policy{PerMinute: &never}
 		if len(limits.AllowHosts)+len(limits.AllowPayees)+len(limits.DenyHosts)+len(limits.Hosts) > 0 {
 			e.neutral.AllowPayees = []x402.Address{e.probe.world.PayTo}
 		}

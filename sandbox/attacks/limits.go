@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
@@ -123,7 +123,7 @@ func beyondBudgetEverywhere(ctx context.Context, e *examination) (outcome, error
 func (e *examination) stream(ctx context.Context, doors ...hostile.Door) (outcome, error) {
 	// The limits on single payments and on their number must not interfere.
 	never := 0
-	policy := pay.Policy{MaxPayment: pay.NoCap(), PerMinute: &never}
+	policy := policy.Policy{MaxPayment: policy.NoCap(), PerMinute: &never}
 	if e.neutral != nil {
 		policy.AllowHosts, policy.AllowPayees = e.neutral.AllowHosts, e.neutral.AllowPayees
 	}

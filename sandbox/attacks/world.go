@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/ports"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
@@ -159,7 +160,7 @@ type player struct {
 	id       string            // id of its key
 	customer *hostile.Customer // at the API
 	proxied  *hostile.Customer // at the proxy; nil without a proxy
-	inForce  pay.Policy        // the limits of its key, which hold at every door
+	inForce  policy.Policy     // the limits of its key, which hold at every door
 }
 
 // at returns the customer at a door.
@@ -172,7 +173,7 @@ func (p *player) at(door hostile.Door) *hostile.Customer {
 
 // enroll makes a customer with money, a wallet and a world of its own. policy becomes the policy of its key;
 // nil leaves the configured limits alone.
-func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*player, error) {
+func (w *world) enroll(ctx context.Context, at *purser, policy *policy.Policy) (*player, error) {
 	p := &player{purser: at}
 	var err error
 	if p.world, err = hostile.Start(ctx, hostile.Options{Chain: w.ledger, Validity: validity}); err != nil {
@@ -222,7 +223,7 @@ func (w *world) settle(ctx context.Context, p *player, key string) (err error) {
 	w.mu.Lock()
 	w.owners[p.customer.Wallet] = p.world
 	w.mu.Unlock()
-	return p.world.Fund(ctx, p.customer.Wallet, x402.NewAmount(funds))
+	return p.world.Fund(ctx, p.customer.Wallet, money.New(funds))
 }
 
 // readLimits reads the limits of the player's key.
@@ -232,12 +233,12 @@ func (p *player) readLimits(ctx context.Context) error {
 		return err
 	}
 	var shown struct {
-		InForce map[pay.Door]pay.Policy `json:"in_force"`
+		InForce map[policy.Door]policy.Policy `json:"in_force"`
 	}
 	if err := json.Unmarshal(text, &shown); err != nil {
 		return fmt.Errorf("a new key's limits: %w", err)
 	}
-	p.inForce = shown.InForce[pay.DoorProxy]
+	p.inForce = shown.InForce[policy.DoorProxy]
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/x402"
 )
@@ -44,7 +45,7 @@ func (c *Chain) Operator() x402.Address { return x402.Address(c.op.address) }
 
 // Permit2Call returns the proxy and the data of the call that uses an authorization of Permit2. amount
 // is what is moved on the rail of upto.
-func (c *Chain) Permit2Call(a x402.Authorization, amount x402.Amount, signature x402.Signature) (common.Address, []byte, error) {
+func (c *Chain) Permit2Call(a x402.Authorization, amount money.Amount, signature x402.Signature) (common.Address, []byte, error) {
 	artifact, proxy := contracts.ExactProxy(), x402.ExactProxy
 	if a.Rail == x402.RailUpto {
 		artifact, proxy = contracts.UptoProxy(), x402.UptoProxy
@@ -66,7 +67,7 @@ func (c *Chain) Permit2Call(a x402.Authorization, amount x402.Amount, signature 
 
 // SettlePermit2 relays an authorization of Permit2 through its proxy. Its results are like those of
 // TransferWithAuthorization.
-func (c *Chain) SettlePermit2(ctx context.Context, a x402.Authorization, amount x402.Amount, signature x402.Signature) (string, error) {
+func (c *Chain) SettlePermit2(ctx context.Context, a x402.Authorization, amount money.Amount, signature x402.Signature) (string, error) {
 	to, data, err := c.Permit2Call(a, amount, signature)
 	if err != nil {
 		return "", err

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -149,14 +150,14 @@ func TestRefusedAuthorizations(t *testing.T) {
 		{name: "not yet valid", reason: notYetValid, change: func(a *x402.Authorization) { a.ValidAfter = in(time.Hour) }},
 		{name: "expired", reason: expired, change: func(a *x402.Authorization) { a.ValidBefore = in(-time.Minute) }},
 		{name: "expired just now", reason: expired, change: func(a *x402.Authorization) { a.ValidBefore = in(0) }},
-		{name: "more than owned", reason: tooLittle, change: func(a *x402.Authorization) { a.Value = x402.NewAmount(1001) }},
+		{name: "more than owned", reason: tooLittle, change: func(a *x402.Authorization) { a.Value = money.New(1001) }},
 		{name: "all there could be", reason: tooLittle, change: func(a *x402.Authorization) {
-			a.Value, _ = x402.AmountFromBig(new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
+			a.Value, _ = money.FromBig(new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
 		}},
 		{name: "to nobody", reason: "ERC20: transfer to the zero address", change: func(a *x402.Authorization) { a.To = x402.Address{} }},
 		{name: "other signer", reason: badSignature, sign: func(a x402.Authorization) [65]byte { return stranger.sign(t, a) }},
 		{name: "other value signed", reason: badSignature, sign: func(a x402.Authorization) [65]byte {
-			a.Value = x402.NewAmount(1)
+			a.Value = money.New(1)
 			return payer.sign(t, a)
 		}},
 		{name: "other type signed", reason: badSignature, sign: func(a x402.Authorization) [65]byte {

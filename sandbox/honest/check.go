@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
@@ -78,7 +79,7 @@ func (f *Facilitator) check(c call) *refusal {
 	if a.ValidAfter > uint64(now.Unix()) {
 		return refuse(NotYetValid)
 	}
-	if price, err := x402.ParseAmount(c.required.Price(c.version)); err != nil || price != a.Value {
+	if price, err := money.Parse(c.required.Price(c.version)); err != nil || price != a.Value {
 		if c.version == 1 {
 			return refuse(BadValueV1)
 		}

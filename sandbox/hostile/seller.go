@@ -14,6 +14,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
@@ -99,10 +100,10 @@ func (s *Seller) read(w http.ResponseWriter, r *http.Request) (*Visit, error) {
 }
 
 // price returns the current price of an order.
-func (s *Seller) price(order uint64) x402.Amount {
+func (s *Seller) price(order uint64) money.Amount {
 	s.driftMu.Lock()
 	defer s.driftMu.Unlock()
-	return x402.NewAmount(order*PriceStep + s.drift[order])
+	return money.New(order*PriceStep + s.drift[order])
 }
 
 // Raise raises the price of the order by one unit.

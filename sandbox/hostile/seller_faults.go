@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
@@ -103,7 +104,7 @@ var (
 		r.Payer = "0x2222222222222222222222222222222222222222"
 	})
 	SmallerAmount = delivering("names a smaller amount in its receipt", func(r *x402.Receipt) {
-		one := x402.NewAmount(1)
+		one := money.New(1)
 		r.Amount = &one
 	})
 	OtherChainReceipt = delivering("names another network in its receipt", func(r *x402.Receipt) { r.Network = "eip155:1" })

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/loopback"
 	"github.com/purserpay/purser/sandbox/token"
@@ -131,7 +132,7 @@ func (w *World) Late(ctx context.Context) {
 }
 
 // Fund mints tokens for a wallet, in the token's smallest unit.
-func (w *World) Fund(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
+func (w *World) Fund(ctx context.Context, wallet x402.Address, amount money.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(wallet), amount.Big())
 }
 

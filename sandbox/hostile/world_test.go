@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"go.uber.org/goleak"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
 )
@@ -72,7 +73,7 @@ func newBuyer(t *testing.T, w *World) buyer {
 		t.Fatal(err)
 	}
 	b := buyer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey)), client(nil)}
-	if err := w.Fund(t.Context(), b.address, x402.NewAmount(1_000_000)); err != nil {
+	if err := w.Fund(t.Context(), b.address, money.New(1_000_000)); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/sandbox/ledger"
@@ -99,7 +100,7 @@ func (a *actor) sign(value uint64, change ...func(*x402.Authorization)) (x402.Au
 	a.t.Helper()
 	now := time.Now().Add(time.Duration(a.on.ahead.Load()))
 	one := x402.Authorization{
-		From: x402.Address(a.payer), To: x402.Address{0: 0xbe, 19: 1}, Value: x402.NewAmount(value),
+		From: x402.Address(a.payer), To: x402.Address{0: 0xbe, 19: 1}, Value: money.New(value),
 		ValidBefore: uint64(now.Add(time.Minute).Unix()),
 	}
 	_, _ = rand.Read(one.Nonce[:])
@@ -184,11 +185,11 @@ func (a *actor) play() {
 		change func(*x402.Authorization)
 		bend   func(*x402.Signature)
 	}{
-		{"too much", func(o *x402.Authorization) { o.Value = x402.NewAmount(901) }, nil},
+		{"too much", func(o *x402.Authorization) { o.Value = money.New(901) }, nil},
 		{"all that there is in the world", func(o *x402.Authorization) {
-			o.Value, _ = x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935")
+			o.Value, _ = money.Parse("115792089237316195423570985008687907853269984665640564039457584007913129639935")
 		}, nil},
-		{"nothing at all", func(o *x402.Authorization) { o.Value = x402.NewAmount(0) }, nil},
+		{"nothing at all", func(o *x402.Authorization) { o.Value = money.New(0) }, nil},
 		{"to nobody", func(o *x402.Authorization) { o.To = x402.Address{} }, nil},
 		{"expired", func(o *x402.Authorization) { o.ValidBefore -= 600 }, nil},
 		{"not yet valid", func(o *x402.Authorization) { o.ValidAfter = o.ValidBefore - 1 }, nil},

@@ -22,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	standin "github.com/purserpay/purser/sandbox/cdp"
 	"github.com/purserpay/purser/signer/cdp"
@@ -120,7 +121,7 @@ func (w *world) wallet(t *testing.T) pay.Wallet {
 
 func message(w pay.Wallet) pay.Message {
 	base := x402.Networks()[0]
-	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: x402.NewAmount(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 	return pay.MessageOf(a, base.Assets[0], base.ChainID)
 }
 

@@ -24,8 +24,10 @@ import (
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer/external"
 	"github.com/purserpay/purser/x402"
 )
@@ -201,7 +203,7 @@ func (w *world) pay() (*pay.Payment, error) {
 		w.t.Fatal(err)
 	}
 	a, err := w.payer.Open(w.t.Context(), pay.Request{
-		Key: w.key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: "https://api.example.com/",
+		Key: w.key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: "https://api.example.com/",
 		HTTP: &pay.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
 	})
 	if err != nil {
@@ -274,7 +276,7 @@ type walletMessage struct {
 
 func messageOf(w pay.Wallet) walletMessage {
 	base := x402.Networks()[0]
-	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: x402.NewAmount(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 	return walletMessage{pay.MessageOf(a, base.Assets[0], base.ChainID), w}
 }
 

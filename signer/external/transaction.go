@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
-	"github.com/purserpay/purser/x402"
 )
 
 // SignTransaction has the wallet's account sign a transaction, which the signer does not send. The
@@ -53,4 +53,4 @@ func rawOf(result json.RawMessage) ([]byte, error) {
 
 func quantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-func hexOf(a x402.Amount) string { return "0x" + a.Big().Text(16) }
+func hexOf(a money.Amount) string { return "0x" + a.Big().Text(16) }

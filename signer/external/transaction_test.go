@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/external"
 	"github.com/purserpay/purser/treasury"
@@ -27,7 +28,7 @@ func TestSignsTransactions(t *testing.T) {
 	address := addressOf(key)
 	w := pay.Wallet{ID: "1", ProviderID: "external_" + address.String(), Network: "base", Address: &address}
 	tx := treasury.Transaction{ChainID: 8453, From: address, To: x402.Address{1}, Data: []byte{7}, TransactionTerms: pay.TransactionTerms{
-		Nonce: 3, Gas: 75_000, MaxFee: x402.NewAmount(22), Tip: x402.NewAmount(2),
+		Nonce: 3, Gas: 75_000, MaxFee: money.New(22), Tip: money.New(2),
 	}}
 	for name, c := range map[string]struct {
 		change func(*types.DynamicFeeTx)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/internal/endpoint"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -220,7 +221,7 @@ func (c *Client) denied(a Answer, text string) error {
 
 // Readable returns a message of the signer: without secrets, printable, and at most 200 bytes.
 func (c *Client) Readable(message string) string {
-	return pay.Truncate(strings.Map(func(r rune) rune {
+	return words.Truncate(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}

@@ -1,4 +1,4 @@
-package pay
+package policy
 
 import (
 	"maps"
@@ -7,22 +7,6 @@ import (
 
 	"github.com/purserpay/purser/x402"
 )
-
-// Raises names the limits through which a key could pay more with another policy of its own than with
-// its present one, at any door; none: it could pay no more. A nil policy leaves the key the defaults.
-func (p *Payer) Raises(k Key, pol *Policy) []string {
-	next := k
-	next.Policy = pol
-	var all []string
-	for _, door := range []Door{DoorProxy, DoorTransport, DoorAPI} {
-		for _, name := range p.PolicyOf(next, door).PermitsMore(p.PolicyOf(k, door)) {
-			if !slices.Contains(all, name) {
-				all = append(all, name)
-			}
-		}
-	}
-	return all
-}
 
 // PermitsMore names, by their JSON names, the limits of a policy in force through which it permits a
 // payment that another one refuses; none: it permits no more. Where two policies are hard to compare,
@@ -39,11 +23,11 @@ func (pol Policy) PermitsMore(than Policy) (names []string) {
 	add("per_minute", numberRaised(than.PerMinute, pol.PerMinute))
 	add("price_guard", numberRaised(than.PriceGuard, pol.PriceGuard))
 	add("require_approval_above", capRaised(than.RequireApprovalAbove, pol.RequireApprovalAbove))
-	add("require_approval_new_hosts", than.asksAboutHosts() && !pol.asksAboutHosts())
+	add("require_approval_new_hosts", than.AsksAboutHosts() && !pol.AsksAboutHosts())
 	// On REST a key without allowed payees needs an approval for each payment: see Policy.asks.
-	add("allow_payees", than.asksAboutHosts() && pol.opens(DoorAPI) && len(than.AllowPayees) == 0 && len(pol.AllowPayees) > 0)
+	add("allow_payees", than.AsksAboutHosts() && pol.Opens(DoorAPI) && len(than.AllowPayees) == 0 && len(pol.AllowPayees) > 0)
 	for _, door := range []Door{DoorProxy, DoorTransport, DoorAPI} {
-		add("doors", pol.opens(door) && !than.opens(door))
+		add("doors", pol.Opens(door) && !than.Opens(door))
 	}
 	add("allow_hosts", len(than.AllowHosts) > 0 && (len(pol.AllowHosts) == 0 || !eachCovered(pol.AllowHosts, than.AllowHosts)))
 	add("deny_hosts", !eachCovered(than.DenyHosts, pol.DenyHosts))
@@ -56,13 +40,13 @@ func (pol Policy) PermitsMore(than Policy) (names []string) {
 	add("hosts", partsRaised(than.Hosts, pol.Hosts, func(name, old string) bool {
 		return name != old && covers(old, name) // the part with the finer pattern leaves the budget of the coarser one
 	}))
-	add("tasks", partsRaised(than.Tasks, pol.Tasks, func(_, old string) bool { return old == otherTasks }))
+	add("tasks", partsRaised(than.Tasks, pol.Tasks, func(_, old string) bool { return old == OtherTasks }))
 	return names
 }
 
 // answersREST reports whether the rules for hosts leave anything to pay on REST.
 func (pol Policy) answersREST() bool {
-	return pol.opens(DoorAPI) && (!pol.namesHosts() || len(pol.AllowPayees) > 0)
+	return pol.Opens(DoorAPI) && (!pol.NamesHosts() || len(pol.AllowPayees) > 0)
 }
 
 // capRaised reports whether a bound is higher than the one before, or gone.
@@ -101,7 +85,7 @@ func partsRaised(was, now map[string]Budget, leaves func(name, old string) bool)
 
 // covers reports whether a pattern of hosts matches all sites that another one matches.
 func covers(pattern, other string) bool {
-	return pattern == other || strings.HasPrefix(patternKey(other), patternKey(pattern))
+	return pattern == other || strings.HasPrefix(PatternKey(other), PatternKey(pattern))
 }
 
 // eachCovered reports whether some patterns match no site that others do not match.

@@ -1,4 +1,4 @@
-package pay
+package policy
 
 import (
 	"net/url"
@@ -43,7 +43,7 @@ func TestSites(t *testing.T) {
 		"https://a b/":                        "",
 		"https://[::1":                        "",
 	} {
-		if got := siteOf(url).String(); got != want {
+		if got := SiteOf(url).String(); got != want {
 			t.Errorf("%q leads to %q, want %q", url, got, want)
 		}
 	}
@@ -107,12 +107,12 @@ func TestPatternsMatch(t *testing.T) {
 		{pattern: "*.com", matches: []string{"https://example.com"}, others: []string{"https://com", "https://example.org"}},
 	} {
 		for _, url := range c.matches {
-			if !slices.Contains(siteOf(url).patterns(), c.pattern) {
-				t.Errorf("%s does not match %q, but %q", c.pattern, url, siteOf(url).patterns())
+			if !slices.Contains(SiteOf(url).Patterns(), c.pattern) {
+				t.Errorf("%s does not match %q, but %q", c.pattern, url, SiteOf(url).Patterns())
 			}
 		}
 		for _, url := range c.others {
-			if slices.Contains(siteOf(url).patterns(), c.pattern) {
+			if slices.Contains(SiteOf(url).Patterns(), c.pattern) {
 				t.Errorf("%s matches %q", c.pattern, url)
 			}
 		}
@@ -122,7 +122,7 @@ func TestPatternsMatch(t *testing.T) {
 func TestMostSpecificPattern(t *testing.T) {
 	t.Parallel()
 	all := []string{"a.b.example.com:8443", "a.b.example.com", "*.b.example.com", "*.example.com", "*.com"}
-	if got := siteOf("https://A.b.example.com:8443/").patterns(); !slices.Equal(got, all) {
+	if got := SiteOf("https://A.b.example.com:8443/").Patterns(); !slices.Equal(got, all) {
 		t.Fatalf("patterns are %q", got)
 	}
 	for i := range all {
@@ -130,7 +130,7 @@ func TestMostSpecificPattern(t *testing.T) {
 		for _, pattern := range all[i:] {
 			pol.Hosts[pattern] = Budget{}
 		}
-		if got, _, ok := pol.hostBudget(siteOf("https://a.b.example.com:8443/x")); !ok || got != all[i] {
+		if got, _, ok := pol.HostBudget(SiteOf("https://a.b.example.com:8443/x")); !ok || got != all[i] {
 			t.Errorf("of %q %q counts", all[i:], got)
 		}
 	}
@@ -180,10 +180,10 @@ func TestPatternKeys(t *testing.T) {
 			t.Fatalf("%s: %s, %v", pattern, normal, err)
 		}
 		for _, url := range urls {
-			at := siteOf(url)
-			want := slices.Contains(at.patterns(), pattern)
-			if got := strings.HasPrefix(at.key(), patternKey(pattern)); got != want {
-				t.Errorf("%s (%s) and %s (%s): %v, want %v", url, at.key(), pattern, patternKey(pattern), got, want)
+			at := SiteOf(url)
+			want := slices.Contains(at.Patterns(), pattern)
+			if got := strings.HasPrefix(at.Key(), PatternKey(pattern)); got != want {
+				t.Errorf("%s (%s) and %s (%s): %v, want %v", url, at.Key(), pattern, PatternKey(pattern), got, want)
 			}
 			if want {
 				matches++

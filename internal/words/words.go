@@ -1,24 +1,22 @@
-package pay
+// Package words cleans the texts of other parties, so that people, agents and logs can read them.
+package words
 
 import (
-	"cmp"
 	"strings"
 	"unicode"
-
-	"github.com/purserpay/purser/x402"
 )
 
 // maxWords bounds what is kept of another party's words, in bytes.
 const maxWords = 300
 
-// Words returns another party's text on one line of at most 300 bytes, for people and agents to read.
+// Of returns another party's text on one line of at most 300 bytes, for people and agents to read.
 // Characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
-func Words(text string) string {
+func Of(text string) string {
 	return Truncate(strings.Join(strings.Fields(seen(text)), " "), maxWords)
 }
 
-// SellerWords is Words for what a seller says, which may be a page: markup is taken out, too.
-func SellerWords(text string) string { return Words(withoutMarkup(seen(text))) }
+// OfSeller is Words for what a seller says, which may be a page: markup is taken out, too.
+func OfSeller(text string) string { return Of(withoutMarkup(seen(text))) }
 
 // seen returns the characters of a text that can be seen.
 func seen(text string) string {
@@ -52,8 +50,8 @@ func withoutMarkup(text string) string {
 	}
 }
 
-// QuoteWords puts words that [Words] has cleaned between quotes that they cannot end.
-func QuoteWords(words string) string { return `"` + strings.ReplaceAll(words, `"`, "'") + `"` }
+// Quote puts words that [Words] has cleaned between quotes that they cannot end.
+func Quote(words string) string { return `"` + strings.ReplaceAll(words, `"`, "'") + `"` }
 
 // ReasonIn returns the reason by x402 that another party's words begin with, such as "insufficient_funds",
 // and else "". Only such reasons may be where logs are made: free words can repeat a signature or a query.
@@ -74,30 +72,10 @@ func ReasonIn(words string) string {
 // maxReasonIn bounds a reason by x402, in bytes.
 const maxReasonIn = 80
 
-// saidIn returns what a receipt says of a failure.
-func saidIn(r x402.Receipt) string {
-	switch reason, message := SellerWords(r.ErrorReason), SellerWords(r.ErrorMessage); {
-	case r.Success:
-		return ""
-	case reason == "" || message == "" || reason == message:
-		return cmp.Or(reason, message)
-	default:
-		return reason + ": " + message
+// Truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.
+func Truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
 	}
-}
-
-// noFunds are the words by which sellers and facilitators refuse a payload of an empty wallet, as x402
-// has them and in plain English.
-var noFunds = []string{"insufficient funds", "insufficient balance"}
-
-// EmptyWallet says which wallet to fund, if the seller refused its payload for want of money; else it
-// is "". Without an RPC, the seller is the first to notice.
-func (p *Payment) EmptyWallet() string {
-	said := strings.ReplaceAll(strings.ToLower(p.SellerSaid), "_", " ")
-	for _, words := range noFunds {
-		if p.State != Settled && strings.Contains(said, words) && !strings.Contains(said, "gas") { // which the seller pays
-			return "fund the wallet " + p.Authorization.From.String() + ": it seems to be empty"
-		}
-	}
-	return ""
+	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -1,4 +1,6 @@
-package x402
+// Package money has amounts of a digital currency: whole numbers of its smallest unit, and their texts for people.
+// It knows no protocol, no chain and no payment.
+package money
 
 import (
 	"errors"
@@ -18,9 +20,9 @@ var errAmount = errors.New("not a whole number of smallest units below 2^256")
 // be compared with ==. Its text and JSON form is a canonical decimal.
 type Amount struct{ n uint256.Int }
 
-// ParseAmount reads a canonical decimal: digits only, without sign, spaces or leading zeros, below 2^256.
-func ParseAmount(s string) (Amount, error) {
-	if !allDigits(s) || len(s) > maxDecimalDigits || (len(s) > 1 && s[0] == '0') {
+// Parse reads a canonical decimal: digits only, without sign, spaces or leading zeros, below 2^256.
+func Parse(s string) (Amount, error) {
+	if !AllDigits(s) || len(s) > maxDecimalDigits || (len(s) > 1 && s[0] == '0') {
 		return Amount{}, errAmount
 	}
 	var a Amount
@@ -30,15 +32,21 @@ func ParseAmount(s string) (Amount, error) {
 	return a, nil
 }
 
-// NewAmount returns u smallest units.
-func NewAmount(u uint64) Amount {
+// New returns u smallest units.
+func New(u uint64) Amount {
 	var a Amount
 	a.n.SetUint64(u)
 	return a
 }
 
-// AmountFromBig converts b. It returns false when b is nil, negative, or at least 2^256.
-func AmountFromBig(b *big.Int) (Amount, bool) {
+// FromBytes32 reads a big-endian uint256, as the ABI encodes it.
+func FromBytes32(w [32]byte) (a Amount) {
+	a.n.SetBytes32(w[:])
+	return a
+}
+
+// FromBig converts b. It returns false when b is nil, negative, or at least 2^256.
+func FromBig(b *big.Int) (Amount, bool) {
 	if b == nil || b.Sign() < 0 {
 		return Amount{}, false
 	}
@@ -56,7 +64,7 @@ func ParseUnits(s string, decimals int) (Amount, error) {
 		return Amount{}, fmt.Errorf("%d decimals are out of range", decimals)
 	}
 	whole, fraction, point := strings.Cut(s, ".")
-	if !allDigits(whole) || (point && !allDigits(fraction)) {
+	if !AllDigits(whole) || (point && !AllDigits(fraction)) {
 		return Amount{}, errors.New(`not a decimal number like "0.25"`)
 	}
 	if len(fraction) > decimals {
@@ -66,7 +74,7 @@ func ParseUnits(s string, decimals int) (Amount, error) {
 	if digits == "" {
 		return Amount{}, nil
 	}
-	return ParseAmount(digits)
+	return Parse(digits)
 }
 
 // Format writes a in whole units without trailing zeros, such as "1.5".
@@ -104,7 +112,7 @@ func (a Amount) Add(b Amount) (sum Amount, overflow bool) {
 func (a Amount) AddSaturated(b Amount) Amount {
 	sum, overflow := a.Add(b)
 	if overflow {
-		sum, _ = Amount{}.Sub(NewAmount(1)) // wraps around to the largest
+		sum, _ = Amount{}.Sub(New(1)) // wraps around to the largest
 	}
 	return sum
 }
@@ -142,9 +150,16 @@ func (a Amount) AppendBytes(to []byte) []byte {
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads with ParseAmount.
-func (a *Amount) UnmarshalText(text []byte) error { return unmarshal(a, text, ParseAmount) }
+func (a *Amount) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*a = parsed
+	}
+	return err
+}
 
-func allDigits(s string) bool {
+// AllDigits reports whether s holds decimal digits only, and at least one.
+func AllDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
 			return false

@@ -1,7 +1,8 @@
-package pay
+package policy
 
 import (
 	"fmt"
+	"github.com/purserpay/purser/internal/words"
 	"maps"
 	"slices"
 	"strings"
@@ -19,8 +20,13 @@ func ValidTask(s string) bool {
 	return s != "" && len(s) <= maxTask && strings.Trim(s, alphabet) == ""
 }
 
-// Validate checks that the policy can be meant: *InputError, whose Field is the JSON name,
-// with the entry for maps: hosts[api.example.com].daily_budget.
+// FieldError: a field of a policy is malformed. Field is its JSON name, with the entry for maps:
+// hosts[api.example.com].daily_budget.
+type FieldError struct{ Field, Reason string }
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// Validate checks that the policy can be meant: *FieldError.
 func (pol Policy) Validate() error {
 	budget := Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}
 	if err := budget.validate(""); err != nil {
@@ -31,7 +37,7 @@ func (pol Policy) Validate() error {
 		value *int
 	}{{"per_minute", pol.PerMinute}, {"price_guard", pol.PriceGuard}} {
 		if f.value != nil && *f.value < 0 {
-			return &InputError{Field: f.name, Reason: fmt.Sprintf("%d is neither a positive number nor 0 for off", *f.value)}
+			return &FieldError{Field: f.name, Reason: fmt.Sprintf("%d is neither a positive number nor 0 for off", *f.value)}
 		}
 	}
 	for _, f := range []struct {
@@ -49,7 +55,7 @@ func (pol Policy) Validate() error {
 		{"tasks", len(pol.Tasks)},
 	} {
 		if f.size > maxPolicyEntries {
-			return &InputError{Field: f.name, Reason: fmt.Sprintf("%d entries, at most %d", f.size, maxPolicyEntries)}
+			return &FieldError{Field: f.name, Reason: fmt.Sprintf("%d entries, at most %d", f.size, maxPolicyEntries)}
 		}
 	}
 	for _, f := range []struct {
@@ -61,12 +67,12 @@ func (pol Policy) Validate() error {
 		{"doors", pol.Doors != nil && len(pol.Doors) == 0},
 	} {
 		if f.empty { // it reads like nothing being allowed, and would allow everything
-			return &InputError{Field: f.name, Reason: "an empty list; leave it out to allow all"}
+			return &FieldError{Field: f.name, Reason: "an empty list; leave it out to allow all"}
 		}
 	}
 	for _, d := range pol.Doors {
 		if d != DoorAPI && d != DoorProxy && d != DoorTransport {
-			return &InputError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", Truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}
+			return &FieldError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", words.Truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}
 		}
 	}
 	if err := validPatterns("allow_hosts", pol.AllowHosts); err != nil {
@@ -93,9 +99,9 @@ func (pol Policy) validateParts() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
-		if name != otherTasks && !ValidTask(name) {
-			return &InputError{Field: "tasks", Reason: fmt.Sprintf(
-				"%q is neither %q nor 1 to %d characters of A-Z a-z 0-9 . _ -", Truncate(name, maxTask), otherTasks, maxTask)}
+		if name != OtherTasks && !ValidTask(name) {
+			return &FieldError{Field: "tasks", Reason: fmt.Sprintf(
+				"%q is neither %q nor 1 to %d characters of A-Z a-z 0-9 . _ -", words.Truncate(name, maxTask), OtherTasks, maxTask)}
 		}
 		if err := pol.Tasks[name].validate("tasks[" + name + "]."); err != nil {
 			return err
@@ -110,7 +116,7 @@ func (b Budget) validate(prefix string) error {
 		value *Cap
 	}{{"max_payment", b.MaxPayment}, {"daily_budget", b.DailyBudget}, {"monthly_budget", b.MonthlyBudget}} {
 		if most := f.value.Max(); most != nil && most.IsZero() {
-			return &InputError{Field: prefix + f.name, Reason: "must be more than 0; off is no limit"}
+			return &FieldError{Field: prefix + f.name, Reason: "must be more than 0; off is no limit"}
 		}
 	}
 	return nil
@@ -121,10 +127,10 @@ func validPatterns(field string, patterns []string) error {
 	for _, p := range patterns {
 		normal, err := normalPattern(p)
 		if err != nil {
-			return &InputError{Field: field, Reason: fmt.Sprintf("%q is %s", Truncate(p, 80), err)}
+			return &FieldError{Field: field, Reason: fmt.Sprintf("%q is %s", words.Truncate(p, 80), err)}
 		}
 		if normal != p {
-			return &InputError{Field: field, Reason: fmt.Sprintf("write %q as %q", Truncate(p, 80), normal)}
+			return &FieldError{Field: field, Reason: fmt.Sprintf("write %q as %q", words.Truncate(p, 80), normal)}
 		}
 	}
 	return nil

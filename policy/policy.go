@@ -1,4 +1,6 @@
-package pay
+// Package policy has the rules and limits of a key: caps, hosts, payees and doors. It decides by the figures of one
+// payment alone. Package pay decides what needs counting: budgets, rates, the price guard and approvals.
+package policy
 
 import (
 	"encoding/json"
@@ -6,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,29 +60,11 @@ type Budget struct {
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
 }
 
-// MaxUnansweredPerHost bounds the payments of one key to one host that are open,
-// unanswered and still valid (docs/design/surfaces.md).
-const MaxUnansweredPerHost = 20
+// OtherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.
+const OtherTasks = "*"
 
-// otherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.
-const otherTasks = "*"
-
-// PolicyOf returns the policy in force for a key at a door: its own, and the configured defaults
-// for unset fields. On REST the defaults hold for the operator's keys only. The result shares lists
-// and maps, so callers must not change it.
-func (p *Payer) PolicyOf(k Key, door Door) Policy {
-	var own Policy
-	if k.Policy != nil {
-		own = *k.Policy
-	}
-	if door == DoorAPI && !k.Operator {
-		return own
-	}
-	return own.or(p.opts.DefaultPolicy)
-}
-
-// or fills in what is not set.
-func (pol Policy) or(def Policy) Policy {
+// Or fills in what is not set.
+func (pol Policy) Or(def Policy) Policy {
 	setUnset(&pol.MaxPayment, def.MaxPayment)
 	setUnset(&pol.DailyBudget, def.DailyBudget)
 	setUnset(&pol.MonthlyBudget, def.MonthlyBudget)
@@ -123,25 +108,25 @@ func merged(own, def map[string]Budget) map[string]Budget {
 	return all
 }
 
-// namesHosts reports whether the policy has rules for hosts.
-func (pol Policy) namesHosts() bool {
+// NamesHosts reports whether the policy has rules for hosts.
+func (pol Policy) NamesHosts() bool {
 	return len(pol.AllowHosts) > 0 || len(pol.DenyHosts) > 0 || len(pol.Hosts) > 0
 }
 
-// site returns the host and port of a URL, as far as the policy needs them.
-func (pol Policy) site(raw string) site {
-	if !pol.namesHosts() {
-		return site{}
+// Site returns the host and port of a URL, as far as the policy needs them.
+func (pol Policy) Site(raw string) Site {
+	if !pol.NamesHosts() {
+		return Site{}
 	}
-	return siteOf(raw)
+	return SiteOf(raw)
 }
 
-// hostBudget finds the entry of Hosts that counts for a site, and its pattern.
-func (pol Policy) hostBudget(at site) (pattern string, b Budget, ok bool) {
+// HostBudget finds the entry of Hosts that counts for a site, and its pattern.
+func (pol Policy) HostBudget(at Site) (pattern string, b Budget, ok bool) {
 	if len(pol.Hosts) == 0 {
 		return "", Budget{}, false
 	}
-	for _, pattern := range at.patterns() {
+	for _, pattern := range at.Patterns() {
 		if b, ok := pol.Hosts[pattern]; ok {
 			return pattern, b, true
 		}
@@ -149,29 +134,29 @@ func (pol Policy) hostBudget(at site) (pattern string, b Budget, ok bool) {
 	return "", Budget{}, false
 }
 
-// taskBudget finds the entry of Tasks that counts for a label, and its name.
-func (pol Policy) taskBudget(label string) (name string, b Budget, ok bool) {
+// TaskBudget finds the entry of Tasks that counts for a label, and its name.
+func (pol Policy) TaskBudget(label string) (name string, b Budget, ok bool) {
 	if b, ok := pol.Tasks[label]; ok {
 		return label, b, true
 	}
-	b, ok = pol.Tasks[otherTasks]
-	return otherTasks, b, ok
+	b, ok = pol.Tasks[OtherTasks]
+	return OtherTasks, b, ok
 }
 
 // Cap bounds an amount in the smallest unit of USDC. "off" is no bound. A nil *Cap is not set.
 type Cap struct {
 	off bool
-	max x402.Amount
+	max money.Amount
 }
 
 // CapOf returns a bound.
-func CapOf(most x402.Amount) *Cap { return &Cap{max: most} }
+func CapOf(most money.Amount) *Cap { return &Cap{max: most} }
 
 // NoCap returns "off".
 func NoCap() *Cap { return &Cap{off: true} }
 
 // Max returns the bound; nil for one that is off or not set.
-func (c *Cap) Max() *x402.Amount {
+func (c *Cap) Max() *money.Amount {
 	if c == nil || c.off {
 		return nil
 	}
@@ -201,7 +186,7 @@ func (c *Cap) UnmarshalJSON(b []byte) error {
 		*c = Cap{off: true}
 		return nil
 	}
-	var most x402.Amount
+	var most money.Amount
 	if err := json.Unmarshal(b, &most); err != nil {
 		return fmt.Errorf("neither an amount nor off: %w", err)
 	}

@@ -1,4 +1,4 @@
-package x402_test
+package money_test
 
 import (
 	"bytes"
@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/x402"
 	"pgregory.net/rapid"
+
+	"github.com/purserpay/purser/money"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 func TestParseAmount(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"0", "1", "1000000", "18446744073709551616", maxUint256} {
-		a, err := x402.ParseAmount(s)
+		a, err := money.Parse(s)
 		if err != nil || a.String() != s {
 			t.Errorf("ParseAmount(%q) = %v, %v", s, a, err)
 		}
@@ -28,7 +29,7 @@ func TestParseAmount(t *testing.T) {
 		"", "-1", "+1", " 1", "1 ", "1.0", "1e6", "0x10", "00", "01", "1_000", "١", "NaN",
 		maxUint256Next, strings.Repeat("9", 90), strings.Repeat("1", 1<<20),
 	} {
-		if a, err := x402.ParseAmount(s); err == nil {
+		if a, err := money.Parse(s); err == nil {
 			t.Errorf("ParseAmount(%.40q) = %v, want an error", s, a)
 		}
 	}
@@ -36,36 +37,36 @@ func TestParseAmount(t *testing.T) {
 
 func TestAmountZeroValueAndEquality(t *testing.T) {
 	t.Parallel()
-	var zero x402.Amount
-	if !zero.IsZero() || zero.String() != "0" || zero != x402.NewAmount(0) {
+	var zero money.Amount
+	if !zero.IsZero() || zero.String() != "0" || zero != money.New(0) {
 		t.Errorf("the zero value is %v, want 0", zero)
 	}
-	if x402.NewAmount(7) != must(x402.ParseAmount("7")) {
+	if money.New(7) != mustBe(money.Parse("7")) {
 		t.Error("equal amounts differ")
 	}
 }
 
 func TestAmountBounds(t *testing.T) {
 	t.Parallel()
-	top := must(x402.ParseAmount(maxUint256))
-	if _, overflow := top.Add(x402.NewAmount(1)); !overflow {
+	top := mustBe(money.Parse(maxUint256))
+	if _, overflow := top.Add(money.New(1)); !overflow {
 		t.Error("2^256-1 + 1 did not overflow")
 	}
-	if _, underflow := x402.NewAmount(1).Sub(x402.NewAmount(2)); !underflow {
+	if _, underflow := money.New(1).Sub(money.New(2)); !underflow {
 		t.Error("1 - 2 did not underflow")
 	}
 	over, _ := new(big.Int).SetString(maxUint256Next, 10)
 	for _, b := range []*big.Int{nil, big.NewInt(-1), over} {
-		if a, ok := x402.AmountFromBig(b); ok {
+		if a, ok := money.FromBig(b); ok {
 			t.Errorf("AmountFromBig(%v) = %v", b, a)
 		}
 	}
 }
 
-// drawAmount draws from the whole range, small amounts more often than not.
-func drawAmount(t *rapid.T, label string) x402.Amount {
+// anAmount draws from the whole range, small amounts more often than not.
+func anAmount(t *rapid.T, label string) money.Amount {
 	b := rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, label)
-	a, ok := x402.AmountFromBig(new(big.Int).SetBytes(b))
+	a, ok := money.FromBig(new(big.Int).SetBytes(b))
 	if !ok {
 		t.Fatalf("32 bytes are no amount: %x", b)
 	}
@@ -76,8 +77,8 @@ func TestAmountAgreesWithBigInt(t *testing.T) {
 	t.Parallel()
 	modulus := new(big.Int).Lsh(big.NewInt(1), 256)
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := drawAmount(t, "a"), drawAmount(t, "b")
-		if again := must(x402.ParseAmount(a.Big().String())); again != a {
+		a, b := anAmount(t, "a"), anAmount(t, "b")
+		if again := mustBe(money.Parse(a.Big().String())); again != a {
 			t.Fatalf("%v came back as %v", a, again)
 		}
 		word := a.Bytes32()
@@ -113,22 +114,22 @@ func TestParseUnits(t *testing.T) {
 		{"0.000001", "1", "0.000001"},
 		{"007.1", "7100000", "7.1"},
 	} {
-		a, err := x402.ParseUnits(c.in, 6)
+		a, err := money.ParseUnits(c.in, 6)
 		if err != nil || a.String() != c.units || a.Format(6) != c.out {
 			t.Errorf("ParseUnits(%q) = %v, %v, formatted %q", c.in, a, err, a.Format(6))
 		}
 	}
 	for _, s := range []string{"", ".", "1.", ".5", "-1", "+1", "1e6", "1,5", "0x1", "1.2.3", "0.0000001", "1.0000000", maxUint256} {
-		if a, err := x402.ParseUnits(s, 6); err == nil {
+		if a, err := money.ParseUnits(s, 6); err == nil {
 			t.Errorf("ParseUnits(%q) = %v, want an error", s, a)
 		}
 	}
 	for _, decimals := range []int{-1, 78, 1 << 30} {
-		if _, err := x402.ParseUnits("1", decimals); err == nil {
+		if _, err := money.ParseUnits("1", decimals); err == nil {
 			t.Errorf("ParseUnits with %d decimals succeeded", decimals)
 		}
 	}
-	if got := x402.NewAmount(15).Format(0); got != "15" {
+	if got := money.New(15).Format(0); got != "15" {
 		t.Errorf("Format(0) = %q", got)
 	}
 }
@@ -136,8 +137,8 @@ func TestParseUnits(t *testing.T) {
 func TestFormatParsesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		a, decimals := drawAmount(t, "a"), rapid.IntRange(0, 77).Draw(t, "decimals")
-		again, err := x402.ParseUnits(a.Format(decimals), decimals)
+		a, decimals := anAmount(t, "a"), rapid.IntRange(0, 77).Draw(t, "decimals")
+		again, err := money.ParseUnits(a.Format(decimals), decimals)
 		if err != nil || again != a {
 			t.Fatalf("%v formatted as %q came back as %v, %v", a, a.Format(decimals), again, err)
 		}
@@ -146,12 +147,12 @@ func TestFormatParsesBack(t *testing.T) {
 
 func TestAmountJSON(t *testing.T) {
 	t.Parallel()
-	encoded, err := json.Marshal(map[string]x402.Amount{"a": x402.NewAmount(1500000)})
+	encoded, err := json.Marshal(map[string]money.Amount{"a": money.New(1500000)})
 	if err != nil || string(encoded) != `{"a":"1500000"}` {
 		t.Fatalf("encoded as %s, %v", encoded, err)
 	}
-	var a x402.Amount
-	if err := json.Unmarshal([]byte(`"42"`), &a); err != nil || a != x402.NewAmount(42) {
+	var a money.Amount
+	if err := json.Unmarshal([]byte(`"42"`), &a); err != nil || a != money.New(42) {
 		t.Errorf("decoded as %v, %v", a, err)
 	}
 	for _, bad := range []string{`42`, `"-1"`, `""`, `"1.5"`} {
@@ -161,10 +162,32 @@ func TestAmountJSON(t *testing.T) {
 	}
 }
 
-// must returns a value that the test knows to be good.
-func must[T any](value T, err error) T {
+// mustBe returns a value that the test knows to be good.
+func mustBe[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
 	return value
+}
+
+func FuzzParseAmount(f *testing.F) {
+	for _, s := range []string{"0", "1", "01", "-1", "+1", "0x1", "1e3", "1.5", "", maxUint256, maxUint256Next} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := money.Parse(s)
+		want, decimal := new(big.Int).SetString(s, 10)
+		canonical := decimal && want.Sign() >= 0 && want.BitLen() <= 256 && want.String() == s
+		if (err == nil) != canonical {
+			t.Fatalf("ParseAmount(%q) = %v, %v", s, a, err)
+		}
+		if err == nil && a.Big().Cmp(want) != 0 {
+			t.Fatalf("ParseAmount(%q) = %v", s, a)
+		}
+		if units, err := money.ParseUnits(s, 6); err == nil {
+			if again, err := money.ParseUnits(units.Format(6), 6); err != nil || again != units {
+				t.Fatalf("%q is %v, came back as %v, %v", s, units, again, err)
+			}
+		}
+	})
 }

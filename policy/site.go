@@ -1,23 +1,24 @@
-package pay
+package policy
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 )
 
-// maxHost bounds the name of a host, in bytes: DNS has no longer one.
-const maxHost = 253
+// MaxHost bounds the name of a host, in bytes: DNS has no longer one.
+const MaxHost = 253
 
 // CheckHost says why no door pays at the host of a URL; nil: they do. A URL without a host passes.
 // Longer names than those of DNS lead nowhere, and stores and notices keep hosts.
 func CheckHost(u *url.URL) error {
-	if len(strings.TrimSuffix(u.Hostname(), ".")) > maxHost {
-		return fmt.Errorf("its host has more than %d bytes", maxHost)
+	if len(strings.TrimSuffix(u.Hostname(), ".")) > MaxHost {
+		return fmt.Errorf("its host has more than %d bytes", MaxHost)
 	}
 	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
 		return errors.New("its port is above 65535")
@@ -25,32 +26,32 @@ func CheckHost(u *url.URL) error {
 	return nil
 }
 
-// site is the host and port of a URL, in the one form in which hosts are compared.
-type site struct {
-	// name is in lower case and without a trailing dot; an address in its shortest form, an
+// Site is the host and port of a URL, in the one form in which hosts are compared.
+type Site struct {
+	// Name is in lower case and without a trailing dot; an address in its shortest form, an
 	// IPv6 one in brackets. "" is no site.
-	name    string
+	Name    string
 	port    string // also when it is the scheme's own
 	address bool
 	implied bool // the port is the scheme's own
 }
 
-// siteOf reads a URL. It returns the zero site for a URL that is not absolute.
-func siteOf(raw string) site {
+// SiteOf reads a URL. It returns the zero site for a URL that is not absolute.
+func SiteOf(raw string) Site {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return site{}
+		return Site{}
 	}
-	return siteIn(u)
+	return SiteIn(u)
 }
 
-// siteIn reads a parsed URL. A host beyond ASCII gives the zero site: its xn-- form is dialled.
-func siteIn(u *url.URL) site {
-	var s site
+// SiteIn reads a parsed URL. A host beyond ASCII gives the zero site: its xn-- form is dialled.
+func SiteIn(u *url.URL) Site {
+	var s Site
 	if u.Hostname() == "" || strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
 		return s
 	}
-	s.name, s.address = normalName(u.Hostname())
+	s.Name, s.address = normalName(u.Hostname())
 	s.port = u.Port()
 	if n, err := strconv.ParseUint(s.port, 10, 64); err == nil { // 0443 leads where 443 does
 		s.port = strconv.FormatUint(n, 10)
@@ -78,28 +79,28 @@ func normalName(host string) (name string, address bool) {
 }
 
 // String returns the host as policy and books show it: with the port unless it is the scheme's.
-func (s site) String() string {
+func (s Site) String() string {
 	if s.implied || s.port == "" {
-		return s.name
+		return s.Name
 	}
-	return s.name + ":" + s.port
+	return s.Name + ":" + s.port
 }
 
-// patterns lists all patterns that match the site, the most specific first. A name is not below
+// Patterns lists all patterns that match the site, the most specific first. A name is not below
 // itself, and an address is below nothing.
-func (s site) patterns() []string {
-	if s.name == "" {
+func (s Site) Patterns() []string {
+	if s.Name == "" {
 		return nil
 	}
 	list := make([]string, 0, 6)
 	if s.port != "" {
-		list = append(list, s.name+":"+s.port)
+		list = append(list, s.Name+":"+s.port)
 	}
-	list = append(list, s.name)
+	list = append(list, s.Name)
 	if s.address {
 		return list
 	}
-	for above := s.name; ; {
+	for above := s.Name; ; {
 		var ok bool
 		if _, above, ok = strings.Cut(above, "."); !ok || above == "" {
 			return list
@@ -140,7 +141,7 @@ func normalPattern(p string) (string, error) {
 // validName reports whether s is a DNS name in lower case; international ones are in
 // their xn-- form.
 func validName(s string) bool {
-	if len(s) > maxHost {
+	if len(s) > MaxHost {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {
@@ -149,4 +150,33 @@ func validName(s string) bool {
 		}
 	}
 	return true
+}
+
+// Key names a site with its labels reversed and its port: sites below a name stand together.
+func (s Site) Key() string {
+	return reversed(s.Name, s.address) + ":" + s.port + siteEnd
+}
+
+// siteEnd ends a site's key, so that none begins with another.
+const siteEnd = "/"
+
+// PatternKey begins the keys of all sites that a pattern matches, and no others.
+func PatternKey(pattern string) string {
+	if below, ok := strings.CutPrefix(pattern, "*."); ok {
+		return reversed(below, false) + "."
+	}
+	at := SiteOf("//" + pattern)
+	if at.port == "" {
+		return reversed(at.Name, at.address) + ":"
+	}
+	return at.Key()
+}
+
+func reversed(name string, address bool) string {
+	if address {
+		return "[" + strings.Trim(name, "[]") + "]"
+	}
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
 }
