@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/approvals"
 	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -177,13 +178,13 @@ func approvalStory(a pay.Approval, now time.Time, by string) string {
 
 // over names the budget of a key that has no room for a payment: an approval overrides no budget.
 func (d *dashboard) over(ctx context.Context, k pay.Key, a pay.Approval) (string, error) {
-	day, month, _, err := d.Payer.Budgets(ctx, k, a.Door)
+	day, month, _, err := limits.Budgets(ctx, d.Payer, k, a.Door)
 	if err != nil {
 		return "", err
 	}
 	for _, b := range []struct {
 		name string
-		use  pay.BudgetUse
+		use  limits.Budget
 	}{{"daily", day}, {"monthly", month}} {
 		if b.use.Budget == nil {
 			continue

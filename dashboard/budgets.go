@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/big"
 
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -24,7 +25,7 @@ type budgetBar struct {
 
 // barsOf returns the bars of a key's day and month, by the budgets that hold at the proxy.
 func (d *dashboard) barsOf(ctx context.Context, v visit, k pay.Key) ([]budgetBar, error) {
-	day, month, reserved, err := d.Payer.Budgets(ctx, k, policy.DoorProxy)
+	day, month, reserved, err := limits.Budgets(ctx, d.Payer, k, policy.DoorProxy)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func thousandsOf(number string) string {
 	return thousands(number)
 }
 
-func newBudgetBar(name string, use pay.BudgetUse, reserved money.Amount, again string) budgetBar {
+func newBudgetBar(name string, use limits.Budget, reserved money.Amount, again string) budgetBar {
 	b := budgetBar{Name: name, Used: usdcText(use.Used), Again: again}
 	if reserved.Cmp(use.Used) > 0 { // some of it may be of an earlier day
 		reserved = use.Used

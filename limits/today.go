@@ -36,10 +36,7 @@ func TodayOf(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door, ass
 	if err != nil {
 		return Today{}, err
 	}
-	left, under := most.Sub(taken)
-	if under { // the budget was made smaller than what was spent
-		left = money.Amount{}
-	}
+	left := most.SubSaturated(taken) // the budget may have been made smaller than what was spent
 	today.Left = &left
 	return today, nil
 }

@@ -132,6 +132,15 @@ func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
 	return diff, underflow
 }
 
+// SubSaturated returns a-b, or 0 on underflow.
+func (a Amount) SubSaturated(b Amount) Amount {
+	diff, underflow := a.Sub(b)
+	if underflow {
+		return Amount{}
+	}
+	return diff
+}
+
 // Big returns a as a new big.Int.
 func (a Amount) Big() *big.Int { return a.n.ToBig() }
 

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
-	"time"
 )
 
 // Bounds of approvals per key. A key that asks for more than MaxPendingApprovals at once is declined.

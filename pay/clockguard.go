@@ -2,9 +2,10 @@ package pay
 
 import (
 	"context"
-	"github.com/purserpay/purser/policy"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/policy"
 )
 
 const (

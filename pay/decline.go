@@ -70,7 +70,7 @@ func Moment(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04
 
 // overBudget refuses a payment that would pass the budget of a day or month, of which have is used.
 func overBudget(rule string, row *Payment, most, have money.Amount, monthly bool, of string) error {
-	left, resets := leftOf(most, have), windowEnd(row.Created, monthly)
+	left, resets := most.SubSaturated(have), WindowEnd(row.Created, monthly)
 	window, until := "daily", resets.Format("15:04 UTC")
 	if monthly {
 		window, until = "monthly", resets.Format("2 January, 15:04 UTC")
@@ -85,17 +85,8 @@ func overBudget(rule string, row *Payment, most, have money.Amount, monthly bool
 	}
 }
 
-// leftOf returns the rest of a budget. One that was made smaller than what was spent has none.
-func leftOf(most, have money.Amount) money.Amount {
-	left, under := most.Sub(have)
-	if under {
-		return money.Amount{}
-	}
-	return left
-}
-
-// windowEnd returns the time at which the day or month of a time ends (UTC).
-func windowEnd(at time.Time, monthly bool) time.Time {
+// WindowEnd returns the time at which the day or month of a time ends (UTC).
+func WindowEnd(at time.Time, monthly bool) time.Time {
 	at = at.UTC()
 	if monthly {
 		return time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)

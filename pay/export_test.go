@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+
 	"github.com/purserpay/purser/policy"
 )
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
@@ -358,7 +357,7 @@ func (b *Begin) limits(v BeginView, _ *judged) error {
 }
 
 // check refuses when the reservation would pass its limit.
-func check(v counters, l Limit) error {
+func check(v Counters, l Limit) error {
 	if l.Max == nil || failpoint.Off(failpoint.Limits) {
 		return nil
 	}
@@ -372,18 +371,10 @@ func check(v counters, l Limit) error {
 		if err != nil {
 			return err
 		}
-		most = less(most, less(moved, l.Since))
+		most = most.SubSaturated(moved.SubSaturated(l.Since))
 	}
 	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(most) > 0 {
 		return l.Refusal
 	}
 	return nil
-}
-
-// less subtracts, stopping at zero.
-func less(a, b money.Amount) money.Amount {
-	if diff, under := a.Sub(b); !under {
-		return diff
-	}
-	return money.Amount{}
 }

@@ -2,10 +2,11 @@ package pay
 
 import (
 	"context"
-	"github.com/purserpay/purser/policy"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/purserpay/purser/policy"
 )
 
 // Key describes an API key. Stores find it by a keyed hash of its secret.

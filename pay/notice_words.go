@@ -83,7 +83,7 @@ func budgetCrossed(name string, row *Payment, u budgetUse) (Notice, bool) {
 
 func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, percent uint64) Notice {
 	n := about(row, kind, row.Created)
-	resets := windowEnd(row.Created, u.monthly)
+	resets := WindowEnd(row.Created, u.monthly)
 	window, begins := "daily", resets.Format("15:04 UTC")
 	if u.monthly {
 		window, begins = "monthly", resets.Format("2 January, 15:04 UTC")

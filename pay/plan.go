@@ -3,9 +3,10 @@ package pay
 import (
 	"cmp"
 	"fmt"
-	"github.com/purserpay/purser/internal/words"
 	"slices"
 	"strings"
+
+	"github.com/purserpay/purser/internal/words"
 )
 
 // PlanName is the name of a plan as stored: upper case.

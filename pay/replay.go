@@ -2,12 +2,13 @@ package pay
 
 import (
 	"errors"
+
 	"github.com/purserpay/purser/policy"
 )
 
 // ReplayView is read by the decision on an earlier payment.
 type ReplayView interface {
-	counters
+	Counters
 	paidHosts
 }
 

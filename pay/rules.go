@@ -113,7 +113,7 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 // guard holds a payment that asks much more than the key's last settled one at this endpoint.
 // Payments that begin before the first is settled are not held: MaxUnansweredPerHost and the limits
 // on amounts bound them.
-func guard(pol policy.Policy, v counters, row *Payment) error {
+func guard(pol policy.Policy, v Counters, row *Payment) error {
 	if !pol.Guards() || row.Price == "" {
 		return nil
 	}

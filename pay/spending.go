@@ -40,7 +40,7 @@ func sitePrefix(keyID, asset string, day time.Time) Counter {
 }
 
 // spending lists the reservations that count what a payment spends.
-func spending(v counters, row *Payment) ([]Reservation, error) {
+func spending(v Counters, row *Payment) ([]Reservation, error) {
 	at := row.Created
 	list := []Reservation{budgeted(row, DailyCounter(row.KeyID, row.Currency, at))}
 	if row.Task != "" {
@@ -61,7 +61,7 @@ func spending(v counters, row *Payment) ([]Reservation, error) {
 }
 
 // ownSite reports whether a site counts by itself: it does already, or there is room.
-func ownSite(v counters, sites, c Counter) (bool, error) {
+func ownSite(v Counters, sites, c Counter) (bool, error) {
 	if len(c)-len(sites) > maxSiteKey {
 		return false, nil
 	}
@@ -91,8 +91,8 @@ type budgetUse struct {
 
 // budgets holds the budgets against what was spent and the new row. used, unless it is nil, is told of
 // each budget that the row keeps.
-func budgets(pol policy.Policy, v counters, row *Payment, used func(budgetUse)) error {
-	s := spent{v: v, pol: pol, row: row}
+func budgets(pol policy.Policy, v Counters, row *Payment, used func(budgetUse)) error {
+	s := Spending{Counters: v, Policy: pol, Payment: row}
 	check := func(rule string, most *policy.Cap, whole bool, of string, sum func(monthly bool) (money.Amount, error)) error {
 		if most.Max() == nil || failpoint.Off(failpoint.Limits) {
 			return nil
@@ -116,46 +116,47 @@ func budgets(pol policy.Policy, v counters, row *Payment, used func(budgetUse)) 
 		}
 		return check(part+"monthly-budget", b.MonthlyBudget, true, of, sum)
 	}
-	if err := both("", policy.Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.key); err != nil {
+	if err := both("", policy.Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.Key); err != nil {
 		return err
 	}
 	if pattern, b, ok := pol.HostBudget(pol.Site(row.RequestURL)); ok {
-		err := both("host-", b, " for "+pattern, func(monthly bool) (money.Amount, error) { return s.hosts(pattern, monthly) })
+		err := both("host-", b, " for "+pattern, func(monthly bool) (money.Amount, error) { return s.Hosts(pattern, monthly) })
 		if err != nil {
 			return err
 		}
 	}
 	if name, b, ok := pol.TaskBudget(row.Task); ok {
-		return both("task-", b, " for task "+name, func(monthly bool) (money.Amount, error) { return s.tasks(name, monthly) })
+		return both("task-", b, " for task "+name, func(monthly bool) (money.Amount, error) { return s.Tasks(name, monthly) })
 	}
 	return nil
 }
 
-// counters reads counters of one moment, or of the present.
-type counters interface {
+// Counters reads counters of one moment, or of the present.
+type Counters interface {
 	Counter(c Counter) (money.Amount, error)
 	VisitCounters(prefix Counter, visit func(c Counter, amount money.Amount) (more bool)) error
 }
 
-// spent sums what a row's key has spent on the row's day or in its month.
-type spent struct {
-	v   counters
-	pol policy.Policy
-	row *Payment
+// Spending sums what a payment's key has spent on the payment's day or in its month (UTC).
+type Spending struct {
+	Counters Counters
+	Policy   policy.Policy
+	// Payment says whose spending it is, in which currency, and when: KeyID, Currency, Created.
+	Payment *Payment
 }
 
 // days sums the day of the row, or all days of its month, of counters that end in the day.
-func (s spent) days(prefix Counter, monthly bool) (money.Amount, error) {
-	at := s.row.Created.UTC()
+func (s Spending) days(prefix Counter, monthly bool) (money.Amount, error) {
+	at := s.Payment.Created.UTC()
 	if !monthly {
-		return s.v.Counter(prefix + Counter(at.Format(time.DateOnly)))
+		return s.Counters.Counter(prefix + Counter(at.Format(time.DateOnly)))
 	}
 	return s.sum(prefix+Counter(at.Format("2006-01-")), nil)
 }
 
 // sum adds up the counters that begin with a prefix and with none of some others.
-func (s spent) sum(prefix Counter, without []Counter) (all money.Amount, err error) {
-	err = s.v.VisitCounters(prefix, func(c Counter, a money.Amount) bool {
+func (s Spending) sum(prefix Counter, without []Counter) (all money.Amount, err error) {
+	err = s.Counters.VisitCounters(prefix, func(c Counter, a money.Amount) bool {
 		if !slices.ContainsFunc(without, func(other Counter) bool { return strings.HasPrefix(string(c), string(other)) }) {
 			all = all.AddSaturated(a)
 		}
@@ -164,45 +165,46 @@ func (s spent) sum(prefix Counter, without []Counter) (all money.Amount, err err
 	return all, err
 }
 
-func (s spent) key(monthly bool) (money.Amount, error) {
-	return s.days(dayPrefix(s.row.KeyID, s.row.Currency), monthly)
+// Key sums all that the key has spent.
+func (s Spending) Key(monthly bool) (money.Amount, error) {
+	return s.days(dayPrefix(s.Payment.KeyID, s.Payment.Currency), monthly)
 }
 
-// tasks sums a task. "*" is what the key has spent less the tasks with a budget of their own.
-func (s spent) tasks(name string, monthly bool) (money.Amount, error) {
+// Tasks sums a task. "*" is what the key has spent less the tasks with a budget of their own.
+func (s Spending) Tasks(name string, monthly bool) (money.Amount, error) {
 	if name != policy.OtherTasks {
-		return s.days(taskPrefix(s.row.KeyID, name, s.row.Currency), monthly)
+		return s.days(taskPrefix(s.Payment.KeyID, name, s.Payment.Currency), monthly)
 	}
-	all, err := s.key(monthly)
-	for own := range s.pol.Tasks {
+	all, err := s.Key(monthly)
+	for own := range s.Policy.Tasks {
 		if own == policy.OtherTasks || err != nil {
 			continue
 		}
 		var part money.Amount
-		if part, err = s.days(taskPrefix(s.row.KeyID, own, s.row.Currency), monthly); err == nil {
+		if part, err = s.days(taskPrefix(s.Payment.KeyID, own, s.Payment.Currency), monthly); err == nil {
 			all, _ = Sum{Amount: all, Corrected: part}.Net()
 		}
 	}
 	return all, err
 }
 
-// hosts sums the sites that a pattern matches and no finer one does, and those without a counter.
-func (s spent) hosts(pattern string, monthly bool) (all money.Amount, err error) {
+// Hosts sums the sites that a pattern matches and no finer one does, and those without a counter.
+func (s Spending) Hosts(pattern string, monthly bool) (all money.Amount, err error) {
 	of := policy.PatternKey(pattern)
 	var finer []string
-	for other := range s.pol.Hosts {
+	for other := range s.Policy.Hosts {
 		if key := policy.PatternKey(other); key != of && strings.HasPrefix(key, of) {
 			finer = append(finer, key)
 		}
 	}
-	at := s.row.Created.UTC()
+	at := s.Payment.Created.UTC()
 	day, last := at, at
 	if monthly {
 		day = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 		last = day.AddDate(0, 1, -1)
 	}
 	for ; !day.After(last); day = day.AddDate(0, 0, 1) {
-		sites := sitePrefix(s.row.KeyID, s.row.Currency, day)
+		sites := sitePrefix(s.Payment.KeyID, s.Payment.Currency, day)
 		without := make([]Counter, len(finer))
 		for i, key := range finer {
 			without[i] = sites + Counter(key)
@@ -211,7 +213,7 @@ func (s spent) hosts(pattern string, monthly bool) (all money.Amount, err error)
 		if err != nil {
 			return all, err
 		}
-		rest, err := s.v.Counter(sites + RestName)
+		rest, err := s.Counters.Counter(sites + RestName)
 		if err != nil {
 			return all, err
 		}

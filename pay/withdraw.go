@@ -225,8 +225,5 @@ func (h Holdings) Free() (free money.Amount, known bool) {
 	if h.Balance == nil {
 		return free, false
 	}
-	if free, under := h.Balance.Sub(h.Reserved); !under {
-		return free, true
-	}
-	return money.Amount{}, true
+	return h.Balance.SubSaturated(h.Reserved), true
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -58,7 +59,7 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 	if !slices.Contains([]policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, door) {
 		return reply{}, badRequest("Invalid door", "api, proxy or transport")
 	}
-	used, err := a.payer.Limits(r.Context(), key, door)
+	used, err := limits.Of(r.Context(), a.payer, key, door)
 	if err != nil {
 		return reply{}, err
 	}
@@ -66,7 +67,7 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	pays, err := a.payer.Pays(r.Context(), key, door)
+	pays, err := limits.Pays(r.Context(), a.payer, key, door)
 	if err != nil {
 		return reply{}, err
 	}

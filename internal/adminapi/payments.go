@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
@@ -155,8 +156,8 @@ func (p *Purser) story(ctx context.Context, row *pay.Payment) (Story, error) {
 		return s, err
 	}
 	s.KeyLabel = k.Label
-	limits, err := p.Payer.LimitsOf(ctx, k, row)
-	for _, l := range limits {
+	limited, err := limits.OfPayment(ctx, p.Payer, k, row)
+	for _, l := range limited {
 		shown := Limit{Rule: l.Rule, Of: l.Of, Limit: l.Limit.String(), Resets: l.Resets}
 		if l.Spent != nil {
 			shown.Spent, shown.Left = l.Spent.String(), l.Left.String()

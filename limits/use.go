@@ -1,0 +1,148 @@
+package limits
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
+)
+
+// Use is a limit of a key, with what is used of it. Amounts are in the smallest unit of USDC.
+type Use struct {
+	Rule  string // as in [pay.PolicyError]
+	Of    string // the pattern of hosts, or the task; "" for the key itself
+	Limit money.Amount
+	// Spent and Left are those of a budget; nil for a limit on one payment. Open payments have taken their part.
+	Spent, Left *money.Amount
+	Resets      time.Time // the end of the day or month (UTC); zero for a limit on one payment
+}
+
+// Of lists the limits on amounts that are in force for a key at a door, and their use. Its cost grows with
+// the sites that the key has paid this month, under budgets of hosts.
+func Of(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) ([]Use, error) {
+	u := newUses(ctx, p, p.PolicyOf(k, door), now(p, k))
+	for _, pattern := range slices.Sorted(maps.Keys(u.Policy.Hosts)) {
+		u.add("host-", pattern, u.Policy.Hosts[pattern], u.ofHosts(pattern))
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Policy.Tasks)) {
+		u.add("task-", name, u.Policy.Tasks[name], u.ofTask(name))
+	}
+	return u.list, u.err
+}
+
+// OfPayment lists the limits on amounts that hold for a payment by its key's present policy. Their use is
+// that of the day and month in which the payment was made, as it is counted now.
+func OfPayment(ctx context.Context, p *pay.Payer, k pay.Key, row *pay.Payment) ([]Use, error) {
+	if row.Withdraws() { // keeps no limits
+		return nil, nil
+	}
+	u := newUses(ctx, p, p.PolicyOf(k, row.Door), row)
+	if pattern, b, ok := u.Policy.HostBudget(u.Policy.Site(row.RequestURL)); ok {
+		u.add("host-", pattern, b, u.ofHosts(pattern))
+	}
+	if name, b, ok := u.Policy.TaskBudget(row.Task); ok {
+		u.add("task-", name, b, u.ofTask(name))
+	}
+	return u.list, u.err
+}
+
+// Budget is a budget of a key and its use, open payments included.
+type Budget struct {
+	Used   money.Amount
+	Budget *money.Amount // nil: there is none
+	Resets time.Time     // the end of the day or month (UTC)
+}
+
+// Budgets returns the use of a key's budgets at a door, and what its open payments have reserved of it.
+func Budgets(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (day, month Budget, reserved money.Amount, err error) {
+	pol, at := p.PolicyOf(k, door), now(p, k)
+	s := spentBy(ctx, p, pol, at)
+	day = Budget{Budget: pol.DailyBudget.Max(), Resets: pay.WindowEnd(at.Created, false)}
+	month = Budget{Budget: pol.MonthlyBudget.Max(), Resets: pay.WindowEnd(at.Created, true)}
+	if day.Used, err = s.Key(false); err != nil {
+		return day, month, reserved, err
+	}
+	if month.Used, err = s.Key(true); err != nil {
+		return day, month, reserved, err
+	}
+	_, sum := pay.PendingCounters(k.ID)
+	reserved, err = p.Options().Store.Counter(ctx, sum)
+	return day, month, reserved, err
+}
+
+// Pays reports whether new payments of a key are made at a door now: it is not paused, and may use the door.
+func Pays(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (bool, error) {
+	all, err := p.Options().Store.Pause(ctx)
+	return err == nil && all == nil && k.Paused == nil && p.PolicyOf(k, door).Opens(door), err
+}
+
+// now stands for a payment that a key would make at present.
+func now(p *pay.Payer, k pay.Key) *pay.Payment {
+	return &pay.Payment{KeyID: k.ID, Currency: money.Symbol, Created: p.Options().Clock().UTC()}
+}
+
+func spentBy(ctx context.Context, p *pay.Payer, pol policy.Policy, row *pay.Payment) pay.Spending {
+	return pay.Spending{Counters: present{ctx, p.Options().Store}, Policy: pol, Payment: row}
+}
+
+// uses gathers limits, beginning with those of the key itself.
+type uses struct {
+	pay.Spending
+	list []Use
+	err  error
+}
+
+func newUses(ctx context.Context, p *pay.Payer, pol policy.Policy, row *pay.Payment) *uses {
+	u := &uses{Spending: spentBy(ctx, p, pol, row)}
+	u.add("", "", policy.Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, u.Key)
+	return u
+}
+
+func (u *uses) ofHosts(pattern string) func(monthly bool) (money.Amount, error) {
+	return func(monthly bool) (money.Amount, error) { return u.Hosts(pattern, monthly) }
+}
+
+func (u *uses) ofTask(name string) func(monthly bool) (money.Amount, error) {
+	return func(monthly bool) (money.Amount, error) { return u.Tasks(name, monthly) }
+}
+
+// add lists what a budget limits. Rules of a part of the spending begin with the part.
+func (u *uses) add(part, of string, b policy.Budget, sum func(monthly bool) (money.Amount, error)) {
+	if most := b.MaxPayment.Max(); most != nil {
+		u.list = append(u.list, Use{Rule: part + "per-payment", Of: of, Limit: *most})
+	}
+	for _, budget := range []struct {
+		rule    string
+		most    *policy.Cap
+		monthly bool
+	}{{"daily-budget", b.DailyBudget, false}, {"monthly-budget", b.MonthlyBudget, true}} {
+		most := budget.most.Max()
+		if most == nil || u.err != nil {
+			continue
+		}
+		var have money.Amount
+		if have, u.err = sum(budget.monthly); u.err != nil {
+			return
+		}
+		left := most.SubSaturated(have)
+		u.list = append(u.list, Use{
+			Rule: part + budget.rule, Of: of, Limit: *most, Spent: &have, Left: &left, Resets: pay.WindowEnd(u.Payment.Created, budget.monthly),
+		})
+	}
+}
+
+// present reads the counters as they stand now.
+type present struct {
+	ctx   context.Context
+	store pay.Store
+}
+
+func (v present) Counter(c pay.Counter) (money.Amount, error) { return v.store.Counter(v.ctx, c) }
+
+func (v present) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
+	return v.store.VisitCounters(v.ctx, prefix, visit)
+}
