@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/cli/clitest"
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // process runs this test program as purser's command line, in a folder of its own and with

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/walk"
+	"github.com/purserpay/purser/internal/testing/walk"
 )
 
 // counted prints what the second of two purchases enters: the first one fills caches.

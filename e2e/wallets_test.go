@@ -25,7 +25,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/purserpay/purser/e2e/internal/process"
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/cdp"
 	"github.com/purserpay/purser/x402"

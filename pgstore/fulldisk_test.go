@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/purserpay/purser/internal/needed"
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
 )

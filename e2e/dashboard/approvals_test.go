@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/x402"
 )
 

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 const prometheusFiles = "../../deploy/prometheus"

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // The description passes Redocly's linter with its strict rules.

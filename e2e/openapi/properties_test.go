@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 var (

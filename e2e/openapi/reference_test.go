@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/payapi/openapi"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // builder builds images with buildah, without a registry and without root's rights over the system. All that it keeps

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/e2e/internal/process"
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"go.yaml.in/yaml/v3"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"

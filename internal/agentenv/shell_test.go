@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 var awkward = Environment{Variables: []Variable{

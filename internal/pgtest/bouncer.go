@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // Bouncer starts a PgBouncer before the server, or skips the test where it is not installed. mode is its pool_mode. It

@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // Server is a running PostgreSQL.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/needed"
+	"github.com/purserpay/purser/internal/testing/needed"
 )
 
 // Many programs make a connection for each request, count the bytes of an answer, and close the connection at the last

@@ -1,4 +1,4 @@
-// Command walk runs the tests of the build tag walk, with a call of internal/walk's Enter in every function of purser.
+// Command walk runs the tests of the build tag walk, with a call of internal/testing/walk's Enter in every function of purser.
 // They print how many files, and how many calls, one purchase enters. Nothing is written but an overlay in a temporary
 // folder (go help build, -overlay).
 package main
@@ -17,7 +17,7 @@ import (
 )
 
 // leftOut are folders whose functions stand for others' programs, or count themselves.
-var leftOut = []string{"internal/walk/", "sandbox/", "e2e/", "tools/", "clients/", "pay/storetest/", "proxy/proxytest/"}
+var leftOut = []string{"internal/testing/", "sandbox/", "e2e/", "tools/", "clients/", "pay/storetest/", "proxy/proxytest/"}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -102,7 +102,7 @@ func counted(name string, source []byte) (_ []byte, changed bool, _ error) {
 	var out bytes.Buffer
 	end := files.Position(parsed.Name.End()).Offset
 	out.Write(source[:end])
-	out.WriteString(`; import walk_ "github.com/purserpay/purser/internal/walk"`)
+	out.WriteString(`; import walk_ "github.com/purserpay/purser/internal/testing/walk"`)
 	for _, d := range parsed.Decls {
 		f, is := d.(*ast.FuncDecl)
 		if !is || f.Body == nil {

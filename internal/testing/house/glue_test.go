@@ -16,7 +16,7 @@ const maxGlue = 6600
 // Each file of caddymodule imports Caddy, or its first comment says why it is there all the same.
 func TestCaddymoduleIsGlue(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../caddymodule/*.go")
+	files, err := filepath.Glob("../../../caddymodule/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const maxHeadless = 175
 // TestComments holds every comment of the repository to the house style (CONTRIBUTING.md).
 func TestComments(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	tracked := trackedFiles(t, root)
 	var riddles, actors, sentences, foreign []string
 	for _, name := range tracked {
