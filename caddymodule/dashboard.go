@@ -14,7 +14,7 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
-	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 // SignInOptions say who vouches for people who open the dashboard: any OpenID Connect
@@ -148,9 +148,9 @@ func (h *Dashboard) open(t *tenant) error {
 func clientOf(r *http.Request) netip.Addr {
 	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	if addr, err := netip.ParseAddr(text); err == nil {
-		return peer.Network(addr)
+		return perclient.Network(addr)
 	}
-	return peer.Of(r.RemoteAddr)
+	return perclient.Peer(r.RemoteAddr)
 }
 
 // ServeHTTP answers what is the dashboard's.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
-	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -55,7 +55,7 @@ func (a *API) authenticate(r *http.Request) (pay.Key, error) {
 	if len(values) != 1 {
 		return pay.Key{}, pay.ErrKeyNotFound
 	}
-	from, guess := peer.Of(r.RemoteAddr), pay.HashOf(values[0])
+	from, guess := perclient.Peer(r.RemoteAddr), pay.HashOf(values[0])
 	if wait := a.logins.Blocked(from, guess, a.now()); wait > 0 {
 		return pay.Key{}, tooManyRequests(wait)
 	}
@@ -131,7 +131,7 @@ func (p *place) leave() {
 
 // stranger returns the client address that counts for a request without a key.
 func stranger(r *http.Request) string {
-	if from := peer.Of(r.RemoteAddr); from != (netip.Addr{}) {
+	if from := perclient.Peer(r.RemoteAddr); from != (netip.Addr{}) {
 		return from.String()
 	}
 	return ""

@@ -22,7 +22,6 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/conns"
-	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
@@ -85,7 +84,7 @@ type API struct {
 	browsers   browsers
 	keyRate    *perclient.Limiter[netip.Addr] // nil: no bound
 	walletRate *perclient.Limiter[netip.Addr] // nil: no bound
-	logins     *logins.Book
+	logins     *perclient.Logins
 	gate       *admission.Gate // for requests with a key, by key
 	strangers  *admission.Gate // for requests without one, by address
 	bodies     atomic.Int64    // the room left for large bodies
@@ -137,7 +136,7 @@ func New(o Options) (*API, error) {
 		a.keyRate = perclient.NewLimiter[netip.Addr](o.KeyRate, o.KeyRate)
 		a.walletRate = perclient.NewLimiter[netip.Addr](walletsAtOnce, walletsPerMinute)
 	}
-	a.logins, a.gate = logins.New(failuresAtOnce, failuresPerMinute), admission.New(o.Admission)
+	a.logins, a.gate = perclient.NewLogins(failuresAtOnce, failuresPerMinute), admission.New(o.Admission)
 	a.strangers = admission.New(admission.Options{Concurrent: anonymous, Wait: o.Admission.Wait, Refused: o.Admission.Refused})
 	a.ofKeys, a.ofOthers = admission.NewShares(maxOfKey), admission.NewShares(maxOfStranger)
 	a.bodies.Store(maxBodies)

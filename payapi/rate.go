@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/internal/peer"
 	"github.com/purserpay/purser/internal/perclient"
 )
 
@@ -17,5 +16,5 @@ func takeTurn(l *perclient.Limiter[netip.Addr], r *http.Request, now time.Time) 
 	if failpoint.Off(failpoint.Floods) {
 		return 0
 	}
-	return int(math.Ceil(l.Take(peer.Of(r.RemoteAddr), 1, now).Seconds()))
+	return int(math.Ceil(l.Take(perclient.Peer(r.RemoteAddr), 1, now).Seconds()))
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/sandbox/identity"
@@ -101,7 +101,7 @@ func (w *world) newGate(change ...func(*session.Options)) (*session.Gate, http.H
 	w.t.Helper()
 	o := session.Options{
 		Accounts: w.accounts, Issuer: w.issuer, ClientID: clientID, ClientSecret: clientSecret, LoopbackOnly: true, Clock: w.now,
-		Logger: slog.New(slog.NewTextHandler(&w.logs, nil)), Peer: func(r *http.Request) netip.Addr { return peer.Of(r.RemoteAddr) },
+		Logger: slog.New(slog.NewTextHandler(&w.logs, nil)), Peer: func(r *http.Request) netip.Addr { return perclient.Peer(r.RemoteAddr) },
 	}
 	for _, c := range change {
 		c(&o)

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 // Limits bound open connections. A limit of 0 is none.
@@ -91,7 +91,7 @@ func (t *tracked) enter() {
 	if !id.remote.IsValid() { // connections of a Unix socket cannot be told apart
 		return
 	}
-	for _, v := range t.set.add(t, id, peer.Network(id.remote.Addr())) {
+	for _, v := range t.set.add(t, id, perclient.Network(id.remote.Addr())) {
 		_ = v.Close()
 		t.set.limits.Dropped()
 	}

@@ -1,6 +1,6 @@
-// Package perclient remembers a bounded amount about each client. When there are too many clients,
-// the one that was active the longest ago is forgotten, so that a flood of new ones does not make
-// all others begin anew.
+// Package perclient tells clients apart, and remembers a bounded amount about each. When there are
+// too many clients, the one that was active the longest ago is forgotten, so that a flood of new ones
+// does not make all others begin anew.
 package perclient
 
 import (

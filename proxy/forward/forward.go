@@ -24,7 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/guard"
-	"github.com/purserpay/purser/internal/logins"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
@@ -73,7 +73,7 @@ type Proxy struct {
 	log       *slog.Logger
 	now       pay.Clock
 	pseudonym string // in Via
-	logins    *logins.Book
+	logins    *perclient.Logins
 	upstream  *pools
 	transport *proxy.Transport
 	relay     *httputil.ReverseProxy
@@ -110,7 +110,7 @@ func New(o Options) (*Proxy, error) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f := &Proxy{
 		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, guests: o.Guests, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
-		pseudonym: "purser-" + hex.EncodeToString(id[:]), logins: logins.New(failuresAtOnce, failuresPerMinute),
+		pseudonym: "purser-" + hex.EncodeToString(id[:]), logins: perclient.NewLogins(failuresAtOnce, failuresPerMinute),
 		upstream: upstream, transport: transport, tunnels: newTunnels(o),
 		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,
 	}

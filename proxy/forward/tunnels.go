@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -44,7 +44,7 @@ func newTunnels(o Options) *tunnels {
 
 // acquire takes a place for a tunnel of the key, for a client at "address:port".
 func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
-	from := peer.Of(remote)
+	from := perclient.Peer(remote)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Err() != nil || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey || s.byPeer[from] >= s.maxOfPeer {

@@ -1,18 +1,17 @@
-package logins
+package perclient
 
 import (
+	"crypto/sha256"
 	"net/netip"
 	"testing"
 	"time"
-
-	"github.com/purserpay/purser/pay"
 )
 
 func TestLogins(t *testing.T) {
 	t.Parallel()
-	l, now := New(20, 30), time.Now()
+	l, now := NewLogins(20, 30), time.Now()
 	peer, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
-	guess, known := pay.HashOf("guess"), pay.HashOf("known")
+	guess, known := sha256.Sum256([]byte("guess")), sha256.Sum256([]byte("known"))
 	l.Succeeded(known, now)
 	for range 20 {
 		if l.Blocked(peer, guess, now) != 0 {

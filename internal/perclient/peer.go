@@ -1,11 +1,10 @@
-// Package peer identifies clients by their network address.
-package peer
+package perclient
 
 import "net/netip"
 
-// Of returns the network of a client's "address:port". It returns the zero address when there is
+// Peer returns the network of a client's "address:port". It returns the zero address when there is
 // none, as on a Unix socket.
-func Of(remote string) netip.Addr {
+func Peer(remote string) netip.Addr {
 	p, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Addr{}
