@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/purserpay/purser/internal/handover"
+	"github.com/purserpay/purser/internal/keystore"
 	"github.com/purserpay/purser/pay"
 )
 
 // NewExport is the body of POST /purser/wallets/{id}/export. The command makes a keystore of the key
 // itself: a passphrase never leaves the terminal's process, and no scrypt runs beside payments.
 type NewExport struct {
-	Public []byte `json:"public"` // of a [handover.Receiver]
+	Public []byte `json:"public"` // of a [keystore.Receiver]
 }
 
 // Export is its answer.
@@ -31,7 +31,7 @@ func (p *Purser) exportWallet(r *http.Request, want NewExport) (any, error) {
 		return nil, err
 	}
 	// Known before the audit has an export.
-	if _, err := handover.Seal(want.Public, nil, ExportPurpose(w.ID)); err != nil {
+	if _, err := keystore.Seal(want.Public, nil, ExportPurpose(w.ID)); err != nil {
 		return nil, Errorf(http.StatusBadRequest, "public: %w", err)
 	}
 	secret, err := p.Books.ExportWallet(r.Context(), w.ID)
@@ -42,7 +42,7 @@ func (p *Purser) exportWallet(r *http.Request, want NewExport) (any, error) {
 		return nil, err
 	}
 	defer clear(secret)
-	sealed, err := handover.Seal(want.Public, secret, ExportPurpose(w.ID))
+	sealed, err := keystore.Seal(want.Public, secret, ExportPurpose(w.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +65,12 @@ type NewImport struct {
 const ImportPurpose = "import"
 
 // receiver returns the process's receiver of keys. It is made when it is first asked for.
-func (h *Handler) receiver() (*handover.Receiver, error) {
+func (h *Handler) receiver() (*keystore.Receiver, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.imports == nil {
 		var err error
-		if h.imports, err = handover.NewReceiver(); err != nil {
+		if h.imports, err = keystore.NewReceiver(); err != nil {
 			return nil, err
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/feed"
-	"github.com/purserpay/purser/internal/handover"
+	"github.com/purserpay/purser/internal/keystore"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
@@ -88,7 +88,7 @@ type Handler struct {
 	Reload func(Reload) (Reloaded, error)
 
 	mu      sync.Mutex
-	imports *handover.Receiver // nil: see receiver
+	imports *keystore.Receiver // nil: see receiver
 }
 
 // Route is a path of the API, as http.ServeMux has them.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/internal/handover"
 	"github.com/purserpay/purser/internal/keystore"
 )
 
@@ -111,7 +110,7 @@ func (a *asking) export(name, passphraseFile string, to io.Writer) (told exporte
 	if err != nil {
 		return told, err
 	}
-	receiver, err := handover.NewReceiver()
+	receiver, err := keystore.NewReceiver()
 	if err != nil {
 		return told, err
 	}
@@ -164,7 +163,7 @@ func importWalletCommand(wallets *asking) {
 		if err := a.client.call(a.Context(), http.MethodGet, "/purser/wallets/import", nil, &offer); err != nil {
 			return err
 		}
-		sealed, err := handover.Seal(offer.Public, secret, adminapi.ImportPurpose)
+		sealed, err := keystore.Seal(offer.Public, secret, adminapi.ImportPurpose)
 		if err != nil {
 			return a.client.misunderstood(err)
 		}

@@ -1,5 +1,7 @@
 // Package keystore reads and writes a private key in the JSON that Ethereum wallets exchange: Web3
 // Secret Storage, version 3, as go-ethereum's accounts/keystore has it. A passphrase encrypts the key.
+// It also carries a key between a command and a running purser, so that it crosses the admin endpoint
+// encrypted.
 //
 // go-ethereum's own package would bring its transactions and blob cryptography into the binary.
 // It also panics on a file without some of the fields, and follows one that asks for any amount of

@@ -1,25 +1,23 @@
-package handover_test
+package keystore
 
 import (
 	"bytes"
 	"errors"
 	"testing"
-
-	"github.com/purserpay/purser/internal/handover"
 )
 
 func TestHandover(t *testing.T) {
 	t.Parallel()
-	r, err := handover.NewReceiver()
+	r, err := NewReceiver()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := handover.NewReceiver()
+	other, err := NewReceiver()
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := bytes.Repeat([]byte{7}, 32)
-	sealed, err := handover.Seal(r.Public(), secret, "export/w1")
+	sealed, err := Seal(r.Public(), secret, "export/w1")
 	if err != nil || bytes.Contains(sealed, secret[:8]) {
 		t.Fatalf("%x, %v", sealed, err)
 	}
@@ -35,11 +33,11 @@ func TestHandover(t *testing.T) {
 		"cut":              func() ([]byte, error) { return r.Open(sealed[:9], "export/w1") },
 		"nothing":          func() ([]byte, error) { return r.Open(nil, "export/w1") },
 	} {
-		if got, err := open(); !errors.Is(err, handover.ErrOpen) || got != nil {
+		if got, err := open(); !errors.Is(err, ErrOpen) || got != nil {
 			t.Errorf("%s: %x, %v", name, got, err)
 		}
 	}
-	if _, err := handover.Seal([]byte("short"), secret, "x"); err == nil {
+	if _, err := Seal([]byte("short"), secret, "x"); err == nil {
 		t.Error("sealed to what is no key")
 	}
 }

@@ -1,9 +1,4 @@
-// Package handover carries a wallet's key between a command and a running purser, so that it crosses
-// the admin endpoint encrypted: HPKE (RFC 9180) to a key that the receiver has just made and keeps in
-// memory only. Neither the key nor a passphrase can be read from what is sent, logged or traced.
-//
-// It does not say who the receiver is. The socket's mode does.
-package handover
+package keystore
 
 import (
 	"crypto/ecdh"
@@ -15,7 +10,11 @@ import (
 // ErrOpen: a sealed key was made for another receiver or purpose, or was changed on its way.
 var ErrOpen = errors.New("the key cannot be opened: it was sealed for another receiver")
 
-// Receiver opens what was sealed to its public key.
+// Receiver opens keys that were sealed to its public key: HPKE (RFC 9180) to a key that it has just
+// made and keeps in memory only. Neither a wallet's key nor a passphrase can be read from a message
+// between a command and purser, from a log or from a trace.
+//
+// Receiver does not say who it is. The socket's mode does.
 type Receiver struct{ private hpke.PrivateKey }
 
 // NewReceiver makes a receiver with a fresh key.
