@@ -15,7 +15,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/purserpay/purser/internal/environment"
-	"github.com/purserpay/purser/internal/reference"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -66,8 +65,8 @@ func (o option) given(configured string) (string, error) {
 	if configured == "" {
 		return strings.TrimSpace(os.Getenv(o.variable)), nil
 	}
-	v, err := caddy.NewReplacer().ReplaceFunc(configured, reference.Found)
-	if err = cmp.Or(err, reference.Whole(configured, v)); err != nil {
+	v, err := caddy.NewReplacer().ReplaceFunc(configured, environment.Referenced)
+	if err = cmp.Or(err, environment.CheckReferences(configured, v)); err != nil {
 		return "", o.errorf("%w", err)
 	}
 	return strings.TrimSpace(v), nil
@@ -191,7 +190,7 @@ func (o option) sizeOrOff(given string) (int64, error) {
 // placeholder is a value that is nothing but one reference.
 var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
 
-const maxSecretFile = reference.MaxSecret
+const maxSecretFile = environment.MaxSecret
 
 // isReference refuses a secret itself, which clients of GET /config/ would see.
 func (o option) isReference(given string) error {
@@ -248,7 +247,7 @@ func (o option) file() option {
 
 // read returns the contents of a secret's file. Its errors never contain any of them.
 func (o option) read(path string) (string, error) {
-	v, err := reference.Secret(path)
+	v, err := environment.ReadSecret(path)
 	if err != nil {
 		return "", o.errorf("%w", err)
 	}

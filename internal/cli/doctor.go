@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/installation"
 	"github.com/purserpay/purser/internal/environment"
-	"github.com/purserpay/purser/internal/installation"
 )
 
 const doctorHelp = `

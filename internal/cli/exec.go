@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/internal/agentenv"
+	"github.com/purserpay/purser/internal/cli/agentenv"
 	"github.com/purserpay/purser/internal/environment"
 )
 

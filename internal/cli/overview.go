@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/internal/installation"
+	"github.com/purserpay/purser/internal/cli/installation"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )

@@ -1,5 +1,5 @@
 // Package environment reads files of variables and lays them over the environment of a process. It
-// knows purser's own variables.
+// knows purser's own variables, and follows the references of a configuration to variables and files.
 package environment
 
 import (

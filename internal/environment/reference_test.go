@@ -1,4 +1,4 @@
-package reference
+package environment
 
 import (
 	"errors"
@@ -31,8 +31,8 @@ func TestFound(t *testing.T) {
 		{"file./x", " ", "{file./x} is empty"},
 		{"file./x", "s", ""},
 	} {
-		got, err := Found(c.name, c.value)
-		of, is := errors.AsType[*Error](err)
+		got, err := Referenced(c.name, c.value)
+		of, is := errors.AsType[*ReferenceError](err)
 		if (err == nil) != (c.want == "") || err == nil && got != c.value || err != nil && (!is || !strings.Contains(err.Error(), c.want) || of.Reference != "{"+c.name+"}") {
 			t.Errorf("%s %v: %v, %v", c.name, c.value, got, err)
 		}
@@ -48,7 +48,7 @@ func TestFound(t *testing.T) {
 		{"{env.A}{file./x", "x{file./x", false},
 		{" ", " ", false},
 	} {
-		if err := Whole(c.written, c.value); (err == nil) != c.whole {
+		if err := CheckReferences(c.written, c.value); (err == nil) != c.whole {
 			t.Errorf("%q: %v", c.written, err)
 		}
 	}
@@ -66,13 +66,13 @@ func TestSecret(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Secret(path)
+		got, err := ReadSecret(path)
 		if got != c.want || (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "none")} {
-		if _, err := Secret(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := ReadSecret(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

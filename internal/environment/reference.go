@@ -1,7 +1,4 @@
-// Package reference decides whether a reference that an operator wrote in a configuration, such as
-// {env.NAME} or {file./path}, leads to something. If it does not, the option must not count as left
-// out: a limit that was meant to hold would not hold.
-package reference
+package environment
 
 import (
 	"errors"
@@ -11,10 +8,11 @@ import (
 	"strings"
 )
 
-// Error reports a reference that leads to nothing.
-type Error struct{ Reference, Problem string }
+// ReferenceError reports a reference of a configuration, such as {env.NAME} or {file./path}, that leads
+// to nothing. The option must not count as left out: a limit that was meant to hold would not hold.
+type ReferenceError struct{ Reference, Problem string }
 
-func (e *Error) Error() string {
+func (e *ReferenceError) Error() string {
 	return e.Reference + " " + e.Problem + "; leave the option out if that may be"
 }
 
@@ -23,14 +21,15 @@ const (
 	file     = "file."
 )
 
-// Found returns the value that a reference leads to: *Error if that is nothing. name is the reference
-// without its braces, and value what it stands for, nil if that is not known. A value of white space is
-// nothing, and so is an empty file: it is what a failed mount and a secret that is half written leave.
-func Found(name string, value any) (any, error) {
+// Referenced returns the value that a reference leads to: *ReferenceError if that is nothing. name is
+// the reference without its braces, and value what it stands for, nil if that is not known. A value of
+// white space is nothing, and so is an empty file: it is what a failed mount and a secret that is half
+// written leave.
+func Referenced(name string, value any) (any, error) {
 	if value != nil && strings.TrimSpace(fmt.Sprint(value)) != "" {
 		return value, nil
 	}
-	e := &Error{Reference: "{" + name + "}", Problem: "is empty"}
+	e := &ReferenceError{Reference: "{" + name + "}", Problem: "is empty"}
 	switch path, isFile := strings.CutPrefix(name, file); {
 	case strings.HasPrefix(name, variable):
 		e.Problem = "is empty or not set"
@@ -45,15 +44,15 @@ func Found(name string, value any) (any, error) {
 	return nil, e
 }
 
-// Whole checks an option whose references were replaced: none may be without its end, and something
-// must be left.
-func Whole(written, value string) error {
+// CheckReferences checks an option whose references were replaced: none may be without its end, and
+// something must be left.
+func CheckReferences(written, value string) error {
 	at := strings.LastIndex(written, "{")
 	switch {
 	case at >= 0 && !strings.Contains(written[at:], "}") && !strings.HasSuffix(written[:at], `\`):
-		return &Error{Reference: written[at:], Problem: "is a reference without its closing brace"}
+		return &ReferenceError{Reference: written[at:], Problem: "is a reference without its closing brace"}
 	case strings.TrimSpace(value) == "":
-		return &Error{Reference: fmt.Sprintf("%q", written), Problem: "says nothing"}
+		return &ReferenceError{Reference: fmt.Sprintf("%q", written), Problem: "says nothing"}
 	}
 	return nil
 }
@@ -73,8 +72,8 @@ func readable(path string) error {
 // MaxSecret bounds the file of a secret, in bytes.
 const MaxSecret = 64 << 10
 
-// Secret returns the contents of a secret's file. Its errors never contain any of them.
-func Secret(path string) (string, error) {
+// ReadSecret returns the contents of a secret's file. Its errors never contain any of them.
+func ReadSecret(path string) (string, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator's own file
 	if err != nil {
 		return "", err
