@@ -183,7 +183,7 @@ func jobURLs(text []byte) (found []string, goesOn bool) {
 			if name == "links" {
 				found = append(found, listed(top[name])...)
 			}
-			if json.Unmarshal(top[name], &of) != nil {
+			if top[name] == nil || json.Unmarshal(top[name], &of) != nil {
 				continue
 			}
 		}
@@ -204,7 +204,7 @@ func jobURLs(text []byte) (found []string, goesOn bool) {
 // within returns the URLs of a job in the members of an object. With links, short names are theirs as well.
 func within(of map[string]json.RawMessage, links bool) (found []string) {
 	for _, member := range slices.Sorted(maps.Keys(of)) {
-		name := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(member))
+		name := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(member, "_", ""), "-", ""))
 		if !jobMember(name) && (!links || !slices.Contains(jobLinks, name)) {
 			continue
 		}
@@ -236,7 +236,9 @@ func listed(value json.RawMessage) (found []string) {
 
 // textOf returns a string of JSON, "" for anything else.
 func textOf(value json.RawMessage) (text string) {
-	_ = json.Unmarshal(value, &text)
+	if bytes.HasPrefix(value, []byte(`"`)) {
+		_ = json.Unmarshal(value, &text)
+	}
 	return text
 }
 
@@ -270,7 +272,7 @@ func jobID(text []byte) string {
 	_ = json.Unmarshal(text, &top)
 	for _, of := range []json.RawMessage{text, top["data"], top["job"], top["task"], top["result"]} {
 		var members map[string]json.RawMessage
-		if json.Unmarshal(of, &members) != nil {
+		if of == nil || json.Unmarshal(of, &members) != nil {
 			continue
 		}
 		for _, name := range jobIDs {
