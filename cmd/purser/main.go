@@ -3,9 +3,6 @@
 package main
 
 import (
-	"os"
-	"runtime/debug"
-
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
@@ -31,10 +28,6 @@ func main() {
 	caddy.CustomBinaryName = "purser"
 	caddy.CustomLongDescription = description
 	caddymodule.UnsetEmptyVariables()
-	if os.Getenv("GOGC") == "" {
-		// The live heap is small, so Go's default would collect garbage all the time. Caddy bounds
-		// the memory as a whole.
-		debug.SetGCPercent(400)
-	}
+	followLoad()
 	caddycmd.Main()
 }

@@ -17,6 +17,8 @@ const (
 	hotBudget         = 2.0     // times pgbench's transactions per second at 64 clients, at least
 	nodesBudget       = 0.8     // payments per second of three nodes on one budget, as a share of one node's, at least
 	budgetsBudget     = 1.0     // payments per second on 64 budgets, as a share of those on one, at least
+	loadBudget        = 160.0   // MiB of memory after half a minute of 32 paying clients, at most
+	laterBudget       = 100.0   // MiB a minute later, at most
 	// historyBudget bounds the cost of a long history, as a factor of the short history's value.
 	historyBudget = 1.25
 )
@@ -127,7 +129,8 @@ func (r *report) compareFiles() {
 	memory := r.group("Memory, MiB", "The process's own memory, without pages of the database, which the system may drop at any time.")
 	memory.value("after the start and one payment", r.Idle.StartMiB, nil)
 	memory.value(fmt.Sprintf("%d idle agents, each with a connection", r.Idle.Agents), r.Idle.OwnMiB, nil)
-	memory.value("under 32 paying clients", r.find("paid", purserProxy, maxClients).OwnMiB, nil)
+	memory.value("after half a minute of 32 paying clients", r.Footprint.LoadMiB, atMost(loadBudget))
+	memory.value("a minute later", r.Footprint.LaterMiB, atMost(laterBudget))
 }
 
 func (r *report) compareHistory() {

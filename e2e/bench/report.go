@@ -91,6 +91,13 @@ type idle struct {
 	MiB      float64 `json:"mib,omitempty"`
 }
 
+// footprint holds the memory around a load.
+type footprint struct {
+	LoadMiB     float64 `json:"load_own_mib,omitempty"`
+	LaterMiB    float64 `json:"minute_later_own_mib,omitempty"`
+	LaterAllMiB float64 `json:"minute_later_mib,omitempty"` // with pages of files
+}
+
 // skipped is a case that could not run.
 type skipped struct {
 	Case string `json:"case"`
@@ -102,20 +109,21 @@ const busy = 0.75
 
 // report holds all saved results. It names neither the machine nor its folders.
 type report struct {
-	Commit  string    `json:"commit"`
-	At      time.Time `json:"at"`
-	Go      string    `json:"go"`
-	System  string    `json:"system"`
-	Cores   int       `json:"cores"`
-	Seconds float64   `json:"seconds"`
-	FsyncMS float64   `json:"fsync_ms"`
-	Load    float64   `json:"load_before"` // average of the minute before
-	Rows    []row     `json:"cases"`
-	Start   starts    `json:"start"`
-	File    files     `json:"file"`
-	Idle    idle      `json:"idle"`
-	Groups  []*group  `json:"figures"`
-	Skipped []skipped `json:"skipped,omitempty"`
+	Commit    string    `json:"commit"`
+	At        time.Time `json:"at"`
+	Go        string    `json:"go"`
+	System    string    `json:"system"`
+	Cores     int       `json:"cores"`
+	Seconds   float64   `json:"seconds"`
+	FsyncMS   float64   `json:"fsync_ms"`
+	Load      float64   `json:"load_before"` // average of the minute before
+	Rows      []row     `json:"cases"`
+	Start     starts    `json:"start"`
+	File      files     `json:"file"`
+	Idle      idle      `json:"idle"`
+	Footprint footprint `json:"footprint"`
+	Groups    []*group  `json:"figures"`
+	Skipped   []skipped `json:"skipped,omitempty"`
 
 	events int
 }
