@@ -9,7 +9,7 @@ LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -
 # The linters vet. Here it would take minutes: go test vets all that a test links, once with -race and once without.
 GOTEST   := $(GO) test -vet=off -timeout 25m
 
-.PHONY: help build sandbox test test-go test-postgres migrate-scale test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL and back; pr
 # their own, built without the race detector; only e2e/faults has purser in its own process.
 test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
 	$(call timed,$(E2E) $(GOTEST) -p 1 -count=1 $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -race -count=1 ./e2e/faults)
+
+# The packages that have such a test.
+e2e: e2e-deps build $(BIN)/purser-failpoints ## the end-to-end tests of the name T
+	$(E2E) $(GOTEST) -p 1 -count=1 -v -run '^($(or $(T),Test.*))$$' $$(grep -lrE --include='*_test.go' 'func ($(or $(T),Test.*))\(' e2e | grep -v e2e/ship | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 test-ship: tools helm nfpm ## what is shipped: release, archives, packages, install.sh, image, chart, xcaddy, licences; .ci/run does it when their inputs changed
 	$(call timed,$(GO) test -count=1 -timeout 60m ./e2e/ship $(if $(PLATFORMS),-ship.platforms='$(PLATFORMS)'))
