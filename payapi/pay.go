@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -116,37 +117,24 @@ func (a *API) tellDeclined(want pay.Request, err error) {
 	a.declined(d)
 }
 
-// declinedWords has the words of the proxy for errors that are called something else here.
-var declinedWords = map[pay.ErrorCode]string{
-	pay.CodeHeader:      "challenge-unreadable",
-	pay.CodeReused:      "idempotency-key-reused",
-	pay.CodeFailures:    "overloaded",
-	pay.CodeQuestions:   "overloaded",
-	pay.CodeNoAddress:   "no-wallet-provider",
-	pay.CodeAllowance:   "allowance-needed",
-	pay.CodeWalletCode:  "wallet-code",
-	pay.CodeUnavailable: "store-unavailable",
-	pay.CodeKeyNotFound: "key-revoked",
-	pay.CodeOpen:        "payment-open",
-	pay.CodeSpent:       "paid-not-delivered",
-	pay.CodeFailed:      "verification-refused",
-}
-
 // declinedWord returns the reason word for an error, the same as at the proxy.
 func declinedWord(err error) string {
 	if isBusy(err) {
 		return "overloaded"
 	}
-	code := pay.Code(err)
 	if failed, ok := errors.AsType[*pay.FailedError](err); ok {
 		if failed.Funds {
 			return "insufficient-funds"
 		}
-		if word := declinedWords[pay.Code(failed.Cause)]; word != "" {
-			return word
+		if cause := declines.Of(pay.Code(failed.Cause)); cause.Word != "" && !cause.ProxyCause {
+			return cause.Word
 		}
 	}
-	return cmp.Or(declinedWords[code], string(code))
+	code := pay.Code(err)
+	if code == pay.CodeFailed {
+		return "verification-refused"
+	}
+	return cmp.Or(declines.Of(code).Word, string(code))
 }
 
 // payRequest reads the body, and checks the challenge before the other fields.

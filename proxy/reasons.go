@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -85,25 +86,6 @@ const (
 	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
 )
 
-// reasons has the reason word for each error of the pay core that holds nothing else.
-var reasons = map[pay.ErrorCode]string{
-	pay.CodeNoWallet:    DeclinedNoWallet,
-	pay.CodeUnsupported: DeclinedUnsupported,
-	pay.CodeHeader:      DeclinedUnreadable,
-	pay.CodeQuota:       DeclinedQuota,
-	pay.CodeFailures:    DeclinedOverloaded,
-	pay.CodeQuestions:   DeclinedOverloaded,
-	pay.CodeKeyNotFound: DeclinedKeyRevoked,
-	pay.CodeNoAddress:   DeclinedNoProvider,
-	pay.CodeReused:      DeclinedReused,
-	pay.CodeClock:       DeclinedClock,
-	pay.CodeReconciling: DeclinedReconciling,
-	pay.CodeAllowance:   DeclinedAllowance,
-	pay.CodeWalletCode:  DeclinedWalletCode,
-	pay.CodeUnavailable: DeclinedUnavailable,
-	pay.CodeCallerGone:  DeclinedCallerGone,
-}
-
 // ownReasons has the reason word for each error of this package.
 var ownReasons = map[error]string{
 	errKeyInvalid:    DeclinedKeyInvalid,
@@ -157,14 +139,14 @@ func declined(err error) (reason string, left *pay.Payment) {
 			return reason, nil
 		}
 	}
-	return cmp.Or(reasons[pay.Code(err)], DeclinedInternal), nil
+	return cmp.Or(declines.Of(pay.Code(err)).Word, DeclinedInternal), nil
 }
 
 // failedReason returns the reason word for a payment that failed before its payload was handed out.
 func failedReason(f *pay.FailedError) (string, *pay.Payment) {
-	reason, known := reasons[pay.Code(f.Cause)]
+	reason := declines.Of(pay.Code(f.Cause)).Word
 	switch p := f.Payment; {
-	case known:
+	case reason != "":
 		return reason, nil
 	case p != nil && p.State == pay.Open && !p.Refused:
 		return DeclinedOpen, p

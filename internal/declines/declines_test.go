@@ -170,3 +170,22 @@ func literal(e ast.Expr, into map[string]bool) {
 		}
 	}
 }
+
+// An error has one reason.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	rows := map[pay.ErrorCode][]string{}
+	for _, r := range All() {
+		for _, code := range r.Codes {
+			rows[code] = append(rows[code], r.Word)
+		}
+	}
+	for code, words := range rows {
+		if len(words) != 1 || Of(code).Word != words[0] {
+			t.Errorf("%s: %v, %q", code, words, Of(code).Word)
+		}
+	}
+	if len(rows) < 15 || Of(pay.CodeInternal).Word != "" {
+		t.Errorf("%d errors have reasons", len(rows))
+	}
+}
