@@ -21,8 +21,6 @@ import (
 // batch holds operations that become durable together.
 type batch struct {
 	*DB
-	// lane has operations that may join; nil: none do.
-	lane *lane
 	// slot remembers the batch once it is answered. told has the batches that the database must know.
 	slot int
 	told []toldBatch
@@ -232,77 +230,15 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	if err == nil && !b.lossy {
 		err = b.recognizes([]byte(s.storeID), s.batches, len(b.told))
 	}
-	if err = errors.Join(err, answers.Close()); err == nil && b.lane != nil {
-		err = b.gather(ctx, c, s)
-	}
+	err = errors.Join(err, answers.Close())
 	b.meters.lockTime.Add(int64(time.Since(began)))
 	return err
-}
-
-// gather asks the first questions of operations that were queued while the locks were waited for. These join, so that
-// fewer batches share the work, if no other batch has the further locks that they need: a batch that has locks must
-// not wait for more. They ask again what no lock guards, because they may have begun after a change of it.
-func (b *batch) gather(ctx context.Context, c *pgx.Conn, s *state) error {
-	joining := b.lane.joining(maxBatch - len(b.ops))
-	if len(joining) == 0 {
-		return nil
-	}
-	var more []string
-	for _, o := range joining {
-		more = append(more, o.locks...)
-		o.ask(s)
-	}
-	s.askAgain()
-	slices.Sort(more)
-	more = slices.DeleteFunc(slices.Compact(more), b.holds)
-	var trip pgx.Batch
-	if len(more) > 0 {
-		trip.Queue(takeFreeLocks, bytesFrom(more))
-	}
-	asked := s.queue(&trip)
-	answers := send(ctx, c, &trip)
-	err := b.haveMore(answers, len(more))
-	if err == nil {
-		err = s.receive(answers, asked)
-	}
-	if err = errors.Join(err, answers.Close()); err != nil {
-		b.lane.giveBack(joining)
-		return err
-	}
-	var late []*op
-	for _, o := range joining {
-		if slices.ContainsFunc(o.locks, func(name string) bool { return !b.holds(name) }) {
-			late = append(late, o)
-			continue
-		}
-		b.live = append(b.live, len(b.ops))
-		b.ops, b.results = append(b.ops, o), append(b.results, nil)
-	}
-	b.lane.giveBack(late)
-	return nil
 }
 
 // holds reports whether the batch has a lock.
 func (b *batch) holds(name string) bool {
 	_, has := slices.BinarySearch(b.locks, name)
 	return has
-}
-
-// haveMore reads the answer to takeFreeLocks, if n were asked for.
-func (b *batch) haveMore(answers pgx.BatchResults, n int) error {
-	if n == 0 {
-		return nil
-	}
-	rows, err := answers.Query()
-	if err != nil {
-		return err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	for _, name := range names {
-		b.locks = append(b.locks, string(name))
-	}
-	slices.Sort(b.locks)
-	return err
 }
 
 // haveLocks reads the answer to takeLocks. Without all rows, other nodes may hold the same locks.
@@ -320,8 +256,6 @@ func (b *batch) haveLocks(answers pgx.BatchResults) error {
 const (
 	insertLocks = `INSERT INTO locks (name) SELECT * FROM unnest($1::bytea[]) ON CONFLICT DO NOTHING`
 	takeLocks   = `SELECT FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE`
-	// takeFreeLocks takes those that exist and that no other transaction has.
-	takeFreeLocks = `SELECT name FROM locks WHERE name = ANY($1) ORDER BY name FOR UPDATE SKIP LOCKED`
 )
 
 func bytesFrom(names []string) array[[]byte] {

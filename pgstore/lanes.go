@@ -26,8 +26,8 @@ const (
 // lane queues operations and writes them, one batch after the other.
 type lane struct {
 	ops chan *op
-	// aside holds operations that were looked at and did not join a batch, oldest first.
-	aside []*op
+	// again has operations that the last batch lacked locks for.
+	again []*op
 	// returning counts the callers that were answered and have not yet received it.
 	returning sync.WaitGroup
 }
@@ -58,17 +58,17 @@ func (d *DB) commit() {
 func (d *DB) commitLane(ctx context.Context, l *lane) {
 	for {
 		l.returning.Wait()
-		if len(l.aside) > 0 {
-			d.serve(ctx, l, l.drain(nil), false)
+		if len(l.again) > 0 {
+			d.serve(ctx, l, l.drain(nil))
 			continue
 		}
 		select {
 		case first := <-l.ops:
-			d.serve(ctx, l, l.drain(first), false)
+			d.serve(ctx, l, l.drain(first))
 		case <-d.closing:
 			select { // what was queued before is done
 			case first := <-l.ops:
-				d.serve(ctx, l, l.drain(first), false)
+				d.serve(ctx, l, l.drain(first))
 			default:
 				return
 			}
@@ -76,59 +76,32 @@ func (d *DB) commitLane(ctx context.Context, l *lane) {
 	}
 }
 
-// drain takes the operations that are queued behind a first one, up to maxBatch.
+// drain takes up to maxBatch operations: those that lacked locks, a first one unless it is nil, and what is queued.
 func (l *lane) drain(first *op) (ops []*op) {
+	list := l.again
+	l.again = nil
 	if first != nil {
-		l.aside = append(l.aside, first)
+		list = append(list, first)
 	}
-	l.look()
-	n := min(len(l.aside), maxBatch)
-	for _, o := range l.aside[:n] {
-		if o.take() {
-			ops = append(ops, o)
-		}
-	}
-	l.aside = slices.Delete(l.aside, 0, n)
-	return ops
-}
-
-// look moves queued operations aside.
-func (l *lane) look() {
-	for len(l.aside) < maxBatch {
+	for len(list) < maxBatch {
 		select {
 		case o := <-l.ops:
-			l.aside = append(l.aside, o)
+			list = append(list, o)
+			continue
 		default:
-			return
 		}
+		break
 	}
-}
-
-// joining takes up to n queued operations that know their locks.
-func (l *lane) joining(n int) (ops []*op) {
-	l.look()
-	l.aside = slices.DeleteFunc(l.aside, func(o *op) bool {
-		if len(ops) >= n || len(o.locks) == 0 {
-			return false
-		}
+	for _, o := range list {
 		if o.take() {
 			ops = append(ops, o)
 		}
-		return true
-	})
+	}
 	return ops
 }
 
-// giveBack puts operations back that could not join.
-func (l *lane) giveBack(ops []*op) {
-	for _, o := range ops {
-		o.state.Store(waiting)
-	}
-	l.aside = append(ops, l.aside...)
-}
-
-// serve makes operations durable and answers them, or keeps their outcomes. alone: no others join them.
-func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
+// serve makes operations durable and answers them, or keeps their outcomes.
+func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
 	if len(ops) == 0 {
 		return
 	}
@@ -138,12 +111,9 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 	}
 	began := time.Now()
 	b := &batch{DB: d, slot: slices.Index(d.lanes[:], l)}
-	if !alone {
-		b.lane = l
-	}
 	err := b.write(ctx, ops)
 	d.meters.batches.Add(1)
-	d.meters.operations.Add(uint64(len(b.ops)))
+	d.meters.operations.Add(uint64(len(ops)))
 	d.meters.batchTime.Add(int64(time.Since(began)))
 	class, mayBe := downClass(err), uuid.Nil
 	if lost, is := errors.AsType[*lostCommit](err); is {
@@ -154,20 +124,20 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 	}
 	if class != "" {
 		d.fail(ctx, class, err)
-		d.answerDown(ctx, b.ops, class, mayBe)
+		d.answerDown(ctx, ops, class, mayBe)
 		return
 	}
-	if err != nil && len(b.ops) > 1 { // the database refuses one of them; the others must not fail with it
-		for _, o := range b.ops {
-			d.serve(ctx, l, []*op{o}, true)
+	if err != nil && len(ops) > 1 { // the database refuses one of them; the others must not fail with it
+		for _, o := range ops {
+			d.serve(ctx, l, []*op{o})
 		}
 		return
 	}
-	var again []*op
-	for i, o := range b.ops {
+	for i, o := range ops {
 		switch {
 		case err == nil && errors.Is(b.results[i], errLocks):
-			again = append(again, o) // the next batch takes the locks that it needs
+			o.state.Store(waiting)
+			l.again = append(l.again, o) // the next batch takes the locks that it needs
 			continue
 		case err != nil:
 			b.results[i] = unavailable(ctx, err)
@@ -178,5 +148,4 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op, alone bool) {
 		o.returning = &l.returning
 		o.answer <- b.results[i]
 	}
-	l.giveBack(again)
 }

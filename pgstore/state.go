@@ -149,17 +149,6 @@ func (s *state) want(list ...question) {
 	}
 }
 
-// askAgain asks again what no lock of a batch guards: the pause and other settings, plans, and who may use a wallet.
-func (s *state) askAgain() {
-	for q := range s.answered {
-		switch q.kind { //nolint:exhaustive // locks guard the others
-		case askSetting, askPlan, askUse:
-			delete(s.answered, q)
-			s.missing[q] = true
-		}
-	}
-}
-
 // ask fails with errAsk until the question is answered.
 func (s *state) ask(kind kind, a, b string) (question, error) {
 	q := question{kind, a, b}
