@@ -21,17 +21,19 @@ import (
 // A database can lose commits that callers have heard of: a standby takes over that was behind, or an older copy of the
 // data is put in its place. Each node remembers the newest batches that it has answered. Each batch and each change looks
 // them up before it decides, so none is decided by books that lack them. Commits are lost from the newest on: if the
-// newest one of a lane is there, all of the lane are.
+// newest one of a slot is there, all of the slot are.
 
 const (
 	// askedFor bounds the age of batches that are looked up. It is shorter than operationsFor, after which the database has
 	// forgotten them.
 	askedFor = 5 * time.Hour
 
-	// keptSlot is that of outcomes that were kept, and changeSlot that of what is no payment. The lanes have one each.
-	keptSlot   = lanes
-	changeSlot = lanes + 1
-	slots      = lanes + 2
+	// batchSlot is that of batches, keptSlot that of outcomes that were kept, and changeSlot that of what is no payment.
+	// Earlier versions wrote batches to the slot behind batchSlot as well.
+	batchSlot  = 0
+	keptSlot   = 2
+	changeSlot = 3
+	slots      = 4
 
 	// slotSize is the room of a slot in the file: id, time, checksum. No slot stands in two sectors of a disk.
 	slotSize = 64

@@ -43,13 +43,8 @@ func LateAnswers(times ...time.Duration) (n int, err error) {
 // Committed finds out whether a batch whose answer was lost is in the database.
 func (d *DB) Committed(ctx context.Context, id uuid.UUID) (bool, error) { return d.committed(ctx, id) }
 
-// Queued counts what waits in the channels of the lanes.
-func (d *DB) Queued() (n int) {
-	for _, l := range d.lanes {
-		n += len(l.ops)
-	}
-	return n
-}
+// Queued counts what waits for the next batch.
+func (d *DB) Queued() int { return len(d.queue.ops) }
 
 // AnswerDown keeps an outcome as the committer does that has seen an outage.
 func (d *DB) AnswerDown(ctx context.Context, out pay.Outcome) error {
@@ -86,10 +81,10 @@ func (d *DB) Plans(ctx context.Context, query string) (readers, writers string, 
 	return readers, writers, err
 }
 
-// QueueNothing queues an operation that changes nothing. receive tells the lane that the caller has the answer.
+// QueueNothing queues an operation that changes nothing. receive tells the queue that the caller has the answer.
 func (d *DB) QueueNothing(keyID string) (answer <-chan error, receive func()) {
 	o := &op{locks: []string{keyLock(keyID)}, run: func(*state) error { return nil }, answer: make(chan error, 1)}
-	d.laneOf(o.locks).ops <- o
+	d.queue.ops <- o
 	return o.answer, func() { _ = o.received(nil) }
 }
 

@@ -68,7 +68,7 @@ type DB struct {
 	schema  int64  // that this node knows
 	old     atomic.Bool
 
-	lanes    [lanes]*lane
+	queue    queue
 	closing  chan struct{}
 	finished chan struct{}
 	closed   sync.Once
@@ -111,7 +111,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 // open is Open of a database that was reached, and keeps sessions.
 func open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
-		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}),
+		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}), queue: queue{ops: make(chan *op, maxBatch)},
 		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
 	}
 	d.Book = storekit.NewBook(func(ctx context.Context, keys []string, run func(storekit.BookTx) error) error {
@@ -122,9 +122,6 @@ func open(ctx context.Context, o Options) (*DB, error) {
 		return d.change(ctx, locks, func(t *tx) error { return run(t) })
 	})
 	d.knowTransactions()
-	for i := range d.lanes {
-		d.lanes[i] = &lane{ops: make(chan *op, maxBatch)}
-	}
 	d.clock, d.time.local = d.Now, o.Clock
 	if o.Clock == nil {
 		d.time.local = failpoint.Now

@@ -33,7 +33,7 @@ type op struct {
 
 	state  atomic.Int32
 	answer chan error
-	// returning is that of the lane that has answered; nil: no lane waits for this caller.
+	// returning is that of the queue; nil: no batch waits for this caller.
 	returning *sync.WaitGroup
 }
 
@@ -71,7 +71,7 @@ func (o *op) lockNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// received tells the lane that the caller has the answer, and returns it.
+// received tells the queue that the caller has the answer, and returns it.
 func (o *op) received(err error) error {
 	if o.returning != nil {
 		o.returning.Done()
@@ -95,7 +95,7 @@ func (d *DB) do(ctx context.Context, o *op) error {
 		}
 	}
 	select {
-	case d.laneOf(o.locks).ops <- o:
+	case d.queue.ops <- o:
 	case <-leaves:
 		return ctx.Err()
 	case <-d.finished:

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxWriters bounds the connections of the committer: one at work for each lane, and one that replaces a lost one.
-const maxWriters = lanes + 1
+// maxWriters bounds the connections of the committer: one at work, one for kept outcomes, and one that replaces a lost one.
+const maxWriters = 3
 
 // durable makes the database answer a commit only when that is on its disk, whatever a role or database is set
 // to. A database that knows no such setting is always like that.

@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"hash/fnv"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,9 +10,6 @@ import (
 )
 
 const (
-	// lanes bounds the batches that a node writes at the same time. Operations that decide about the same
-	// budget are in one lane, where they wait together instead of for each other.
-	lanes = 2
 	// maxBatch bounds the operations of one transaction.
 	maxBatch = 256
 	// maxRounds bounds the round trips in which a batch asks.
@@ -23,8 +18,8 @@ const (
 	maxTries = 5
 )
 
-// lane queues operations and writes them, one batch after the other.
-type lane struct {
+// queue holds the operations that wait for the next batch.
+type queue struct {
 	ops chan *op
 	// again has operations that the last batch lacked locks for.
 	again []*op
@@ -32,43 +27,24 @@ type lane struct {
 	returning sync.WaitGroup
 }
 
-// laneOf chooses the lane of operations with such locks: by the first one, because those that keys share
-// come first.
-func (d *DB) laneOf(locks []string) *lane {
-	if len(locks) == 0 {
-		return d.lanes[0]
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(slices.Min(locks))) // it never fails
-	return d.lanes[h.Sum32()%lanes]
-}
-
-// commit writes what callers have queued, until the store is closed.
+// commit writes what callers have queued, one batch after the other, until the store is closed. A batch begins once the
+// callers of the one before have their answers. Those that come back at once take part from the start.
 func (d *DB) commit() {
 	defer close(d.finished)
-	var all sync.WaitGroup
-	for _, l := range d.lanes {
-		all.Go(func() { d.commitLane(context.Background(), l) })
-	}
-	all.Wait()
-}
-
-// commitLane writes the batches of a lane. Each begins once the callers of the one before have their answers. Those that
-// come back at once take part from the start.
-func (d *DB) commitLane(ctx context.Context, l *lane) {
+	ctx := context.Background()
 	for {
-		l.returning.Wait()
-		if len(l.again) > 0 {
-			d.serve(ctx, l, l.drain(nil))
+		d.queue.returning.Wait()
+		if len(d.queue.again) > 0 {
+			d.serve(ctx, d.queue.drain(nil))
 			continue
 		}
 		select {
-		case first := <-l.ops:
-			d.serve(ctx, l, l.drain(first))
+		case first := <-d.queue.ops:
+			d.serve(ctx, d.queue.drain(first))
 		case <-d.closing:
 			select { // what was queued before is done
-			case first := <-l.ops:
-				d.serve(ctx, l, l.drain(first))
+			case first := <-d.queue.ops:
+				d.serve(ctx, d.queue.drain(first))
 			default:
 				return
 			}
@@ -77,15 +53,15 @@ func (d *DB) commitLane(ctx context.Context, l *lane) {
 }
 
 // drain takes up to maxBatch operations: those that lacked locks, a first one unless it is nil, and what is queued.
-func (l *lane) drain(first *op) (ops []*op) {
-	list := l.again
-	l.again = nil
+func (q *queue) drain(first *op) (ops []*op) {
+	list := q.again
+	q.again = nil
 	if first != nil {
 		list = append(list, first)
 	}
 	for len(list) < maxBatch {
 		select {
-		case o := <-l.ops:
+		case o := <-q.ops:
 			list = append(list, o)
 			continue
 		default:
@@ -101,7 +77,7 @@ func (l *lane) drain(first *op) (ops []*op) {
 }
 
 // serve makes operations durable and answers them, or keeps their outcomes.
-func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
+func (d *DB) serve(ctx context.Context, ops []*op) {
 	if len(ops) == 0 {
 		return
 	}
@@ -110,7 +86,7 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
 		return
 	}
 	began := time.Now()
-	b := &batch{DB: d, slot: slices.Index(d.lanes[:], l)}
+	b := &batch{DB: d, slot: batchSlot}
 	err := b.write(ctx, ops)
 	d.meters.batches.Add(1)
 	d.meters.operations.Add(uint64(len(ops)))
@@ -129,7 +105,7 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
 	}
 	if err != nil && len(ops) > 1 { // the database refuses one of them; the others must not fail with it
 		for _, o := range ops {
-			d.serve(ctx, l, []*op{o})
+			d.serve(ctx, []*op{o})
 		}
 		return
 	}
@@ -137,15 +113,15 @@ func (d *DB) serve(ctx context.Context, l *lane, ops []*op) {
 		switch {
 		case err == nil && errors.Is(b.results[i], errLocks):
 			o.state.Store(waiting)
-			l.again = append(l.again, o) // the next batch takes the locks that it needs
+			d.queue.again = append(d.queue.again, o) // the next batch takes the locks that it needs
 			continue
 		case err != nil:
 			b.results[i] = unavailable(ctx, err)
 		case b.results[i] == nil && o.done != nil:
 			o.done()
 		}
-		l.returning.Add(1)
-		o.returning = &l.returning
+		d.queue.returning.Add(1)
+		o.returning = &d.queue.returning
 		o.answer <- b.results[i]
 	}
 }
