@@ -219,7 +219,7 @@ func (b *batch) begin(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	asked := s.queue(&trip)
 	began := time.Now()
-	answers := send(ctx, c, &trip)
+	answers := c.SendBatch(ctx, &trip)
 	err := execAll(answers, first)
 	if err == nil {
 		err = b.haveLocks(answers)
@@ -289,7 +289,7 @@ func execAll(answers pgx.BatchResults, n int) error {
 func (b *batch) ask(ctx context.Context, c *pgx.Conn, s *state) error {
 	var trip pgx.Batch
 	asked := s.queue(&trip)
-	answers := send(ctx, c, &trip)
+	answers := c.SendBatch(ctx, &trip)
 	return errors.Join(s.receive(answers, asked), answers.Close())
 }
 
@@ -314,7 +314,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 		trip.Queue(b.flush)
 	}
 	b.committing = wrote
-	answers := send(ctx, c, &trip)
+	answers := c.SendBatch(ctx, &trip)
 	err := execAll(answers, commits)
 	b.visible = wrote && err == nil
 	err = errors.Join(err, execAll(answers, trip.Len()-commits), answers.Close())

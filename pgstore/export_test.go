@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/purserpay/purser/internal/codec"
@@ -111,47 +110,6 @@ func (d *DB) AskEverything() string {
 	}
 	return d.reads.text(all)
 }
-
-// Encoders returns what encodes a list on a connection of the committer, and on another one.
-func Encoders(oid uint32, list any) (own, others func(to []byte) ([]byte, error)) {
-	plan := func(m *pgtype.Map) func([]byte) ([]byte, error) {
-		p := m.PlanEncode(oid, pgtype.BinaryFormatCode, list)
-		return func(to []byte) ([]byte, error) { return p.Encode(list, to) }
-	}
-	m := pgtype.NewMap()
-	new(buffers).register(m)
-	return plan(m), plan(pgtype.NewMap())
-}
-
-// Echo sends bytes to the database and back, n times in one round trip of a connection of the committer.
-func (d *DB) Echo(ctx context.Context, list [][]byte, n int) (back [][][]byte, err error) {
-	err = d.writers.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		var trip pgx.Batch
-		for range n {
-			trip.Queue(`SELECT unnest($1::bytea[])`, array[[]byte](list))
-		}
-		answers := send(ctx, c.Conn(), &trip)
-		for range n {
-			rows, err := answers.Query()
-			if err != nil {
-				return errors.Join(err, answers.Close())
-			}
-			got, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-			if err != nil {
-				return errors.Join(err, answers.Close())
-			}
-			back = append(back, got)
-		}
-		return answers.Close()
-	})
-	return back, err
-}
-
-// TripSize is the room for a round trip.
-const TripSize = tripSize
-
-// Bytes makes a list as the committer has it.
-func Bytes(list [][]byte) any { return array[[]byte](list) }
 
 // ConfigOf reads a URL as Open does.
 func ConfigOf(databaseURL string) (*pgxpool.Config, error) { return parse(databaseURL) }

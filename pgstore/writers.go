@@ -59,7 +59,6 @@ func (d *DB) writing(config *pgxpool.Config) *pgxpool.Config {
 			return err
 		}
 		d.flushes.Store(err == nil)
-		keepBuffers(c)
 		return d.sees(ctx, c)
 	}
 	return config
