@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"maps"
-	"regexp"
 	"slices"
 	"time"
 
@@ -20,93 +18,15 @@ func (d *DB) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
 	return codec.KeyTag(d.vault.Derive, keyID, seed)
 }
 
-// habit names the calls whose decisions ask alike.
-func habit(b *pay.Begin) string {
-	if b.New == nil {
-		return b.KeyID
-	}
-	return b.KeyID + "\x00" + b.New.Host + "\x00" + b.New.Task + "\x00" + b.New.Created.UTC().Format(time.DateOnly)
-}
-
-// expect asks what the decision will ask.
-func (d *DB) expect(s *state, b *pay.Begin) {
-	s.want(question{askKey, b.KeyID, ""}, question{askSetting, settingPause, ""}, question{askSetting, settingRestored, ""}, question{askSetting, settingMinimum, ""})
-	if b.IdempotencyKey != "" {
-		hash := hashed(b.IdempotencyKey)
-		s.want(ofKey(askLiving, b.KeyID, hash), question{askAttempts, b.KeyID, hash},
-			question{askReconciled, string(codec.NoncesOf(d.vault.Derive, b.KeyID, b.IdempotencyKey).Prefix()), ""})
-	} else {
-		s.want(ofKey(askAwaited, b.KeyID, string(b.Identity[:])))
-	}
-	if b.OrganizationID != "" {
-		s.want(question{askPlan, b.OrganizationID, ""})
-	}
-	if b.Place.Counter != "" {
-		s.want(question{askCounter, string(b.Place.Counter), ""})
-	}
-	for _, l := range b.Limits {
-		s.want(question{askCounter, string(l.Counter), ""})
-		if moved := l.Moved(); l.Max != nil && moved != "" {
-			s.want(question{askCounter, string(moved), ""})
-		}
-	}
-	for _, name := range b.Redirects.Marks() {
-		s.want(question{askMark, name, ""})
-	}
-	if p := b.New; p != nil {
-		if b.MaxUnanswered > 0 {
-			s.want(ofKey(askHost, b.KeyID, hashed(p.Host)))
-		}
-		if b.WalletOwner != "" {
-			s.want(question{askUse, p.WalletID, b.KeyID})
-		}
-	}
-	if known, ok := d.habits.Get(habit(b)); ok {
-		for _, text := range known {
-			s.want(question{kind(text[0]), text[1:], ""})
-		}
-	}
-}
-
-// learn remembers the questions that expect did not foresee.
-func (d *DB) learn(s *state, b *pay.Begin) {
-	name := habit(b)
-	known, _ := d.habits.Get(name)
-	list := known[:len(known):len(known)]
-	for _, q := range slices.Collect(maps.Keys(s.missing)) {
-		if q.kind == askCounter || q.kind == askCounters || q.kind == askMark {
-			for _, name := range monthOf(q) {
-				s.missing[question{q.kind, name, ""}] = true
-				list = append(list, string(rune(q.kind))+name)
-			}
-		}
-	}
-	if len(list) > len(known) && len(list) < maxHabits {
-		d.habits.Add(name, list)
-	}
-}
-
-// maxHabits bounds the questions that are remembered for similar calls.
-const maxHabits = 200
-
-var dated = regexp.MustCompile(`/\d{4}-\d{2}-\d{2}/`)
-
-// monthOf returns the names that are asked for together: budgets of a month ask for one day after the
-// other.
-func monthOf(q question) []string {
-	at := dated.FindStringIndex(q.a)
-	if q.kind != askCounters || at == nil {
-		return []string{q.a}
-	}
-	day, err := time.Parse("/"+time.DateOnly+"/", q.a[at[0]:at[1]])
-	if err != nil {
-		return []string{q.a}
-	}
-	names := []string{}
-	for d := day.AddDate(0, 0, 1-day.Day()); d.Month() == day.Month(); d = d.AddDate(0, 0, 1) {
-		names = append(names, q.a[:at[0]]+d.Format("/"+time.DateOnly+"/")+q.a[at[1]:])
-	}
-	return names
+// rehearse asks what a decision will ask: it decides on books that have nothing, and writes nothing.
+func (d *DB) rehearse(ctx context.Context, s *state, want *pay.Begin) {
+	s.rehearsed = want
+	defer func() { s.rehearsed = nil }()
+	_, _ = s.ask(askSetting, settingMinimum, "")
+	_ = guard(func() error {
+		_, err := storekit.Begin(ctx, d.work(s), want)
+		return err
+	})
 }
 
 // Begin decides and writes the payment of one call.
@@ -118,14 +38,11 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	}
 	o := &op{
 		locks: locksOf(want.KeyID, shared),
-		wants: func(s *state) { d.expect(s, want) },
-	}
-	o.run = func(s *state) (err error) {
-		begun, err = d.begin(ctx, s, want)
-		if len(s.missing) > 0 {
-			d.learn(s, want)
-		}
-		return err
+		wants: func(s *state) { d.rehearse(ctx, s, want) },
+		run: func(s *state) (err error) {
+			begun, err = d.begin(ctx, s, want)
+			return err
+		},
 	}
 	o.granted = func() (*pay.Payment, bool) {
 		if !begun.Leased() {

@@ -2,12 +2,8 @@ package pgstore
 
 import lru "github.com/hashicorp/golang-lru/v2"
 
-const (
-	// memoryRows bounds what a node remembers of each sort.
-	memoryRows = 50_000
-	// maxCalls bounds the sorts of calls whose questions are remembered, each with up to maxHabits.
-	maxCalls = 2_000
-)
+// memoryRows bounds what a node remembers of each sort.
+const memoryRows = 50_000
 
 // memory remembers things that never change, so that forgetting them costs only time.
 type memory[T any] struct{ *lru.Cache[string, T] }

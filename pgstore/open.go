@@ -79,7 +79,6 @@ type DB struct {
 	// what their sheets had last.
 	scopes memory[scope]
 	known  memory[seen]
-	habits memory[[]string]
 	reads  *reads
 	// answered has the newest batches whose callers have their answers.
 	answered answered
@@ -112,7 +111,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 func open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}), queue: queue{ops: make(chan *op, maxBatch)},
-		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), habits: newMemory[[]string](maxCalls), reads: newReads(), flush: flushCommits,
+		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), reads: newReads(), flush: flushCommits,
 	}
 	d.Book = storekit.NewBook(func(ctx context.Context, keys []string, run func(storekit.BookTx) error) error {
 		locks := []string{configuration}

@@ -64,6 +64,8 @@ type state struct {
 
 	answered map[question]bool
 	missing  map[question]bool
+	// rehearsed: questions are noted and answered with nothing, or as this call expects it.
+	rehearsed *pay.Begin
 
 	payments map[string]*pay.Payment // nil: there is none
 	// sets holds the ids of payments behind askLiving, askAwaited, askTransaction and askReconciled.
@@ -156,6 +158,9 @@ func (s *state) ask(kind kind, a, b string) (question, error) {
 		return q, nil
 	}
 	s.missing[q] = true
+	if s.rehearsed != nil {
+		return q, nil
+	}
 	return q, errAsk
 }
 

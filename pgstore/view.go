@@ -106,6 +106,9 @@ func (v view) PolicyRevision(keyID string) (uint64, error) {
 	if _, err := v.ask(askKey, keyID, ""); err != nil {
 		return 0, err
 	}
+	if v.rehearsed != nil {
+		return v.rehearsed.PolicyRevision, nil
+	}
 	return v.keys[keyID].revision, nil
 }
 
@@ -115,12 +118,15 @@ func (v view) MayUse(keyID, owner, walletID string) (bool, error) {
 		return false, err
 	}
 	u := v.uses[q]
-	return u.owner == owner && owner != "" && (owner == keyID || u.lent), nil
+	return v.rehearsed != nil || u.owner == owner && owner != "" && (owner == keyID || u.lent), nil
 }
 
 func (v view) Plan(orgID string) (pay.PlanName, error) {
 	if _, err := v.ask(askPlan, orgID, ""); err != nil {
 		return "", err
+	}
+	if v.rehearsed != nil {
+		return v.rehearsed.Plan, nil
 	}
 	return v.plans[orgID], nil
 }

@@ -24,7 +24,7 @@ var _ storekit.Reconciling = (*work)(nil)
 
 // decide runs a rule on a state.
 func (d *DB) decide(s *state, rule func(w *work) error) error {
-	w := &work{view: view{s, d.vault.Derive}, clock: d.clock}
+	w := d.work(s)
 	err := rule(w)
 	switch {
 	case len(s.unlocked) > 0:
@@ -38,6 +38,10 @@ func (d *DB) decide(s *state, rule func(w *work) error) error {
 		write()
 	}
 	return nil
+}
+
+func (d *DB) work(s *state) *work {
+	return &work{view: view{s, d.vault.Derive}, clock: d.clock}
 }
 
 // then writes once the rule has ended.
