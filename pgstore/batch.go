@@ -140,7 +140,7 @@ func (b *batch) try(ctx context.Context) error {
 				_, _ = c.Exec(ended, "rollback") // a connection that cannot is not used again
 			}
 		}()
-		s := newState(b.reads, b.known, len(b.ops))
+		s := newState(b.reads, len(b.ops))
 		s.careful, s.holds = b.careful, b.holds
 		if err := b.begin(ctx, c.Conn(), s); err != nil {
 			return err
@@ -327,7 +327,7 @@ func (b *batch) end(ctx context.Context, c *pgx.Conn, s *state) error {
 	}
 	if wrote || !b.early { // else a crash may take new locks back
 		for _, name := range b.locks {
-			s.remember(name)
+			b.known.Add(name, true)
 		}
 	}
 	return nil

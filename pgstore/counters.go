@@ -138,15 +138,6 @@ func takeCounter(s *state, f *answer) error {
 	return nil
 }
 
-// expects reports whether a counter was read, or probably comes with its sheet.
-func (s *state) expects(c pay.Counter) bool {
-	if s.find(c) != nil {
-		return true
-	}
-	known, _ := s.known.Get(s.lockOf(c))
-	return slices.Contains(known.counters, c)
-}
-
 // counter reads a counter whose lock the batch has: errAsk, errLocks.
 func (s *state) counter(c pay.Counter) (money.Amount, error) {
 	if h := s.find(c); h != nil {

@@ -93,14 +93,6 @@ func takeDay(s *state, f *answer) (err error) {
 	return err
 }
 
-// expectDay asks what booking an event will ask. The sheet of the key is asked for with its lock.
-func (s *state) expectDay(keyID string, at time.Time) {
-	n := dayNumber(at)
-	if known, _ := s.known.Get(keyLock(keyID)); known.day != n {
-		s.want(dayQuestion(keyID, n))
-	}
-}
-
 // prepare asks for what event needs: errAsk, errLocks.
 func (s *state) prepare(e *pay.SpendEvent) error {
 	lock, n := keyLock(e.KeyID), dayNumber(e.Created)

@@ -216,7 +216,7 @@ func (d *DB) expectOutcome(s *state, out pay.Outcome) {
 		}
 	}
 	if out.EventID != "" {
-		s.expectDay(of.key, out.At)
+		s.want(dayQuestion(of.key, dayNumber(out.At)))
 	}
 }
 

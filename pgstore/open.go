@@ -75,10 +75,9 @@ type DB struct {
 	// background ends with stop.
 	background sync.WaitGroup
 	stop       context.CancelFunc
-	// scopes remembers what the outcomes of a payment decide about, until its lease ends. known has the locks that are in the table, with
-	// what their sheets had last.
+	// scopes remembers what the outcomes of a payment decide about, until its lease ends. known has the locks that are in the table.
 	scopes memory[scope]
-	known  memory[seen]
+	known  memory[bool]
 	reads  *reads
 	// answered has the newest batches whose callers have their answers.
 	answered answered
@@ -111,7 +110,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 func open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{
 		node: rand.Text(), log: o.Logger, closing: make(chan struct{}), finished: make(chan struct{}), queue: queue{ops: make(chan *op, maxBatch)},
-		scopes: newMemory[scope](memoryRows), known: newMemory[seen](memoryRows), reads: newReads(), flush: flushCommits,
+		scopes: newMemory[scope](memoryRows), known: newMemory[bool](memoryRows), reads: newReads(), flush: flushCommits,
 	}
 	d.Book = storekit.NewBook(func(ctx context.Context, keys []string, run func(storekit.BookTx) error) error {
 		locks := []string{configuration}
@@ -188,7 +187,7 @@ func open(ctx context.Context, o Options) (*DB, error) {
 // knowTransactions remembers the locks of transactions, whose rows the schema has.
 func (d *DB) knowTransactions() {
 	for n := range transactionLocks {
-		d.known.Add(transactionLock(n), seen{day: noDay})
+		d.known.Add(transactionLock(n), true)
 	}
 }
 

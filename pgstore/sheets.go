@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -24,13 +23,7 @@ type sheet struct {
 	stored, changed, touched bool
 }
 
-// seen holds what a node remembers of a sheet: which counters and which day it probably has.
-type seen struct {
-	counters []pay.Counter
-	day      int32 // noDay: none
-}
-
-const noDay = -1
+const noDay = -1 // of a sheet without a day
 
 // hasSheet reports whether a lock has a sheet.
 func hasSheet(lock string) bool {
@@ -70,33 +63,6 @@ func takeSheet(s *state, f *answer) error {
 
 // usualCounters is the room for the counters of a sheet.
 const usualCounters = 8
-
-// remember takes note of a lock that has a row, and of the sheet that the batch has left for it.
-func (s *state) remember(lock string) {
-	was, known := s.known.Get(lock)
-	sh := s.sheets[lock]
-	switch {
-	case sh == nil && known:
-		return
-	case sh == nil:
-		s.known.Add(lock, seen{day: noDay})
-		return
-	}
-	is := seen{was.counters, noDay}
-	if sh.day != nil {
-		is.day = sh.day.number
-	}
-	unknown := func(h held) bool { return !slices.Contains(was.counters, h.Counter) }
-	if len(sh.counters) != len(was.counters) || slices.ContainsFunc(sh.counters, unknown) {
-		is.counters = make([]pay.Counter, len(sh.counters))
-		for i, h := range sh.counters {
-			is.counters[i] = h.Counter
-		}
-	} else if known && is.day == was.day {
-		return
-	}
-	s.known.Add(lock, is)
-}
 
 // sheetColumns holds the columns of sheets, as arrays.
 type sheetColumns struct {

@@ -91,8 +91,6 @@ type state struct {
 	// holds reports whether the batch has a lock. unlocked has those that an operation turned out to need.
 	holds    func(name string) bool
 	unlocked []string
-	// known has what sheets had last.
-	known memory[seen]
 	// sheets holds the sheets and counters that were read, by lock.
 	sheets map[string]*sheet
 	// lastLock is the lock of the key that was asked for last.
@@ -127,9 +125,9 @@ type use struct {
 }
 
 // newState returns the state of a batch of about n operations.
-func newState(r *reads, known memory[seen], n int) *state {
+func newState(r *reads, n int) *state {
 	return &state{
-		reads: r, known: known,
+		reads:    r,
 		answered: make(map[question]bool, 4*n), missing: make(map[question]bool, 3*n),
 		payments: make(map[string]*pay.Payment, n), wrote: make(map[string]bool, n),
 		sheets: make(map[string]*sheet, n), authorized: make(map[question]bool, n),
@@ -145,7 +143,7 @@ func newState(r *reads, known memory[seen], n int) *state {
 // want asks questions for the next load.
 func (s *state) want(list ...question) {
 	for _, q := range list {
-		if !s.answered[q] && (q.kind != askCounter || !s.expects(pay.Counter(q.a))) {
+		if !s.answered[q] {
 			s.missing[q] = true
 		}
 	}
