@@ -65,7 +65,7 @@ test-go: ## unit, property and integration tests
 test-postgres: ## the store in PostgreSQL, which must be installed
 	$(call timed,$(GOTEST) $(RACE) ./pgstore ./internal/move)
 
-migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL and back; prints the times
+migrate-scale: ## move PAYMENTS (1,000,000) from bolt to PostgreSQL; prints the time
 	MOVE_PAYMENTS=$(or $(PAYMENTS),1000000) $(GO) test -count=1 -v -timeout 60m -run TestScale ./internal/move
 
 # One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of

@@ -2,12 +2,10 @@ package pgstore
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,38 +29,21 @@ const (
 func checkMark(ctx context.Context, q querier) error {
 	m, err := settingOf[move.Mark](ctx, q, settingMove)
 	if err == nil {
-		err = m.Refusal("postgres")
+		err = m.Refusal()
 	}
 	return err
 }
 
-// Moving is a database that no node uses, to be moved.
+// Moving is a database that no node uses.
 type Moving struct {
 	pool *pgxpool.Pool
 	name string
 }
 
-var _ move.Store = (*Moving)(nil)
+var _ move.To = (*Moving)(nil)
 
 // errForeign: the database is not an empty one.
 var errForeign = errors.New("the database holds something else")
-
-// OpenSource opens a database to be moved elsewhere. All nodes must be stopped. It changes nothing. ErrNewer, ErrWorld,
-// vault.ErrWrongMasterKey, or an error of the database.
-func OpenSource(ctx context.Context, o Options) (*Moving, error) {
-	return openMoving(ctx, o, func(s *Moving, config *pgx.ConnConfig) error {
-		if err := s.isStore(ctx); err != nil {
-			return err
-		}
-		if err := s.sameSchema(ctx, config); err != nil {
-			return err
-		}
-		if err := s.nothingKept(ctx, o.Dir); err != nil {
-			return err
-		}
-		return s.unlock(ctx, o)
-	})
-}
 
 // OpenRestored opens a database that was restored from a backup, and migrates it if need be. All nodes must be
 // stopped. The caller tells it with Reconcile when the backup was taken.
@@ -80,19 +61,6 @@ func OpenRestored(ctx context.Context, o Options) (*Moving, error) {
 		_, err := migrate(ctx, config)
 		return err
 	})
-}
-
-// nothingKept refuses a database whose node has kept outcomes in its folder that are not written yet.
-func (s *Moving) nothingKept(ctx context.Context, dir string) error {
-	id, err := setting(ctx, s.pool, settingID)
-	if err != nil || dir == "" {
-		return err
-	}
-	path := outagePath(dir, string(id))
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		return fmt.Errorf("outcomes wait in %s: start and stop purser, and move then", path)
-	}
-	return nil
 }
 
 func (s *Moving) isStore(ctx context.Context) error {
@@ -223,73 +191,57 @@ func (s *Moving) Close() error {
 // Name tells the database and its server.
 func (s *Moving) Name() string { return s.name }
 
-// Kind is "postgres".
-func (s *Moving) Kind() string { return "postgres" }
-
 // Mark reads the mark; nil: there is none.
 func (s *Moving) Mark(ctx context.Context) (*move.Mark, error) {
 	return settingOf[move.Mark](ctx, s.pool, settingMove)
 }
 
-// fence makes the database refuse payments of nodes that were not connected when the move began.
-const fence = `CREATE OR REPLACE FUNCTION purser_moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	RAISE EXCEPTION 'this store was moved: stop this purser, see purser migrate --help'; END $$;
-	DROP TRIGGER IF EXISTS purser_moved ON payments;
-	CREATE TRIGGER purser_moved BEFORE INSERT OR UPDATE OR DELETE ON payments FOR EACH STATEMENT EXECUTE FUNCTION purser_moved()`
-
-// SetMark writes or removes the mark.
+// SetMark writes the mark, and makes its move the id of the store.
 func (s *Moving) SetMark(ctx context.Context, m *move.Mark) error {
-	return s.within(ctx, func(tx pgx.Tx) error {
-		sql := ""
-		switch {
-		case m == nil:
-			sql = `DROP TRIGGER IF EXISTS purser_moved ON payments; DROP FUNCTION IF EXISTS purser_moved()`
-		case m.Role == move.Source:
-			sql = fence
-		default:
-			if _, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, settingID, []byte(rand.Text())); err != nil {
-				return err
-			}
-		}
-		if sql != "" {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		return putMark(ctx, tx, m)
-	})
-}
-
-func putMark(ctx context.Context, tx pgx.Tx, m *move.Mark) error {
-	if m == nil {
-		_, err := tx.Exec(ctx, `DELETE FROM settings WHERE name = $1`, settingMove)
-		return err
-	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingMove, text)
+	_, err = s.pool.Exec(ctx, `INSERT INTO settings SELECT * FROM unnest($1::text[], $2::bytea[]) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+		[]string{settingID, settingMove}, [][]byte{[]byte(m.Move), text})
 	return err
 }
 
-func (s *Moving) within(ctx context.Context, run func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, s.pool, run)
+// ID returns the id of the store, and whether it has keys of a vault, and so records.
+func (s *Moving) ID(ctx context.Context) (id string, filled bool, err error) {
+	text, err := setting(ctx, s.pool, settingID)
+	if err != nil {
+		return "", false, err
+	}
+	state, err := setting(ctx, s.pool, settingVault)
+	return string(text), state != nil, err
 }
 
-// Empty reports that there is no store: no keys of a vault.
-func (s *Moving) Empty(ctx context.Context) (bool, error) {
-	state, err := setting(ctx, s.pool, settingVault)
-	return state == nil, err
+// Import writes what fill hands to write, checks the books, calls sure and removes the mark, all in one transaction.
+func (s *Moving) Import(ctx context.Context, fill func(write func([]move.Record) error) error, sure func() error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := fill(func(list []move.Record) error { return importKind(ctx, tx, list) }); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `ANALYZE`); err != nil { // for the check, whose plans would take hours
+			return err
+		}
+		report, err := s.db().examineIn(ctx, tx, "")
+		if err := errors.Join(report.Err(), err); err != nil {
+			return fmt.Errorf("check: %w", err)
+		}
+		if err := sure(); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM settings WHERE name = $1`, settingMove)
+		return err
+	})
 }
 
 // db is the store without a committer.
 func (s *Moving) db() *DB {
 	return &DB{pool: s.pool, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 }
-
-// Check checks the books.
-func (s *Moving) Check(ctx context.Context) error { return s.db().Check(ctx) }
 
 // Reconcile makes nodes read from the chain what was paid since a time, before they pay. It is what an
 // operator who has restored a backup of the database calls.

@@ -84,10 +84,14 @@ func (d *DB) examine(ctx context.Context, place string) (Report, error) {
 		return Report{}, unavailable(ctx, err)
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has read only
+	return d.examineIn(ctx, tx, place)
+}
+
+func (d *DB) examineIn(ctx context.Context, tx pgx.Tx, place string) (Report, error) {
 	c := &checker{ctx: ctx, tx: tx, vault: d.vault, report: Report{
 		Path: place, Secrets: d.vault != nil, Labels: map[string]int{}, Faults: []string{},
 	}}
-	err = errors.Join(c.meta(), c.payments(), c.events(), c.days(), c.wallets(), c.secrets())
+	err := errors.Join(c.meta(), c.payments(), c.events(), c.days(), c.wallets(), c.secrets())
 	return c.report, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,57 +26,41 @@ const (
 )
 
 const migrateHelp = `
-Moves everything that a stopped purser has into another store: from the file of bbolt (bolt) to
-PostgreSQL (postgres), or back. The file is the one in the data directory; the database is that of
-DATABASE_URL or DATABASE_URL_FILE, and must be empty. Both have the same master key afterwards, so
-PURSER_MASTER_KEY, PURSER_MASTER_KEY_FILE or master.key must be at hand.
+Moves everything that a stopped purser has from the file of bbolt to PostgreSQL. The file is the one
+in the data directory; the database is that of DATABASE_URL or DATABASE_URL_FILE, and must be empty.
+Both have the same master key afterwards, so PURSER_MASTER_KEY, PURSER_MASTER_KEY_FILE or master.key
+must be at hand.
 
-Both stores are read again at the end. Numbers, sums and hashes of all kinds of records must agree,
-and the new store must pass what purser check checks. A move that was cut off goes on when the
-command is run again. Meanwhile purser starts on neither store.
+The database takes all of it or nothing, and only if it passes what purser check checks. If the
+command is cut off, run it again on the same database.
 
-Afterwards purser refuses to start on the old store: it does not know what is paid from the new one.
---unlock takes that back. The old store then reads the chain before it pays, as after a restored
-backup. Never run purser on both.
+Afterwards purser refuses to start on the file, because it does not know what is paid from the
+database. There is no way back. Never run purser on a copy of the file.
 
-    $ purser migrate --from bolt --to postgres
-    $ purser migrate --from postgres --to bolt --data-dir ./purser-data
-    $ purser migrate --unlock bolt`
+    $ purser migrate --from bolt --to postgres`
 
-// mover opens the stores that a command names.
+// mover knows the stores that a command is about.
 type mover struct {
 	env    *Env
 	path   string
 	master vault.Source
 }
 
-// movable is a store that a command moves.
-type movable interface {
-	move.Store
-	io.Closer
-}
-
 func (env *Env) migrateCommand(c *cobra.Command) {
 	dir := dataDirFlag(c)
-	from := c.Flags().String("from", "", "the store that is moved: bolt or postgres")
-	to := c.Flags().String("to", "", "the store that it is moved into: bolt or postgres")
-	unlock := c.Flags().String("unlock", "", "let purser start again on the old store: bolt or postgres")
+	from := c.Flags().String("from", "", "the store that is moved: bolt")
+	to := c.Flags().String("to", "", "the store that it is moved into: postgres")
 	Run(c, func(c *cobra.Command, _ []string) error {
+		if *from != "bolt" || *to != "postgres" {
+			return errors.New("a store moves one way: --from bolt --to postgres")
+		}
 		m, err := env.mover(*dir)
 		if err != nil {
 			return err
 		}
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		switch {
-		case *unlock != "" && (*from != "" || *to != ""):
-			return errors.New("--unlock goes without --from and --to")
-		case *unlock != "":
-			return m.unlock(ctx, c, *unlock)
-		case *from == *to || *from == "" || *to == "":
-			return errors.New("--from and --to name the two stores, such as --from bolt --to postgres")
-		}
-		return m.move(ctx, c, *from, *to)
+		return m.move(ctx, c)
 	})
 }
 
@@ -118,86 +101,40 @@ func (m *mover) database() (pgstore.Options, error) {
 	return pgstore.Options{URL: address, MasterKey: m.master, Dir: filepath.Dir(m.path)}, err
 }
 
-// open opens a store as the source or the target of a move.
-func (m *mover) open(ctx context.Context, name string, role move.Role) (movable, error) {
-	file := boltstore.Options{Path: m.path, MasterKey: m.master}
-	switch {
-	case name == "bolt" && role == move.Source:
-		return opened(boltstore.OpenSource(ctx, file))
-	case name == "bolt":
-		return opened(boltstore.OpenTarget(file))
-	case name != "postgres":
-		return nil, fmt.Errorf("%q is no store: they are bolt and postgres", name)
-	}
+func (m *mover) move(ctx context.Context, c *cobra.Command) (err error) {
 	database, err := m.database()
-	switch {
-	case err != nil:
-		return nil, err
-	case role == move.Source:
-		return opened(pgstore.OpenSource(ctx, database))
-	}
-	return opened(pgstore.OpenTarget(ctx, database))
-}
-
-// opened keeps a nil pointer from becoming a store.
-func opened[T movable](s T, err error) (movable, error) {
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s, nil
-}
-
-func (m *mover) move(ctx context.Context, c *cobra.Command, fromName, toName string) (err error) {
-	from, err := m.open(ctx, fromName, move.Source)
+	from, err := boltstore.OpenSource(ctx, boltstore.Options{Path: m.path, MasterKey: m.master})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := m.open(ctx, toName, move.Target)
+	to, err := pgstore.OpenTarget(ctx, database)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 	told := time.Now()
-	totals, err := move.Run(ctx, from, to, told.UTC(), func(doing string, kind move.Kind, done int) {
+	counts, err := move.Run(ctx, from, to, told.UTC(), func(kind move.Kind, done int) {
 		if time.Since(told) >= progressEvery {
 			told = time.Now()
-			say(c, "%s: %s %s", doing, humanize.Comma(int64(done)), kind)
+			say(c, "copies: %s %s", humanize.Comma(int64(done)), kind)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	t := newTable(c.OutOrStdout())
-	t.row("KIND", "RECORDS", "SHA-256", "SUM")
-	for _, total := range totals {
-		t.row(total.Kind.String(), humanize.Comma(int64(total.Count)), total.Hash[:16], total.Sums)
+	t.row("KIND", "RECORDS")
+	for kind, n := range counts {
+		t.row(move.Kind(kind).String(), humanize.Comma(int64(n))) //nolint:gosec // an index
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s has all of it, compared and checked. Start purser with PURSER_STORE=%s; it no longer starts on %s.\n", to.Name(), toName, from.Name())
-	return err
-}
-
-func (m *mover) unlock(ctx context.Context, c *cobra.Command, name string) (err error) {
-	s, err := m.open(ctx, name, move.Source)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	err = move.Unlock(ctx, s, func(taken time.Time) error {
-		switch s := s.(type) {
-		case *boltstore.Moving:
-			return s.Reconcile(taken)
-		case *pgstore.Moving:
-			return s.Reconcile(ctx, taken)
-		}
-		return errors.New("this store cannot be reconciled")
-	})
-	if err == nil {
-		_, err = fmt.Fprintf(c.OutOrStdout(), "purser starts on %s again. What was paid since it was moved is read from the chain first (purser reconcile).\n", s.Name())
-	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s has all of it, and is checked. Start purser with PURSER_STORE=postgres; it no longer starts on %s.\n", to.Name(), from.Name())
 	return err
 }
 

@@ -1,13 +1,10 @@
-// Package move carries a whole store into another one: the records that both read and write, what
-// they add up to, and the order of the steps. boltstore and pgstore implement Store. Nothing here
-// decides about payments.
+// Package move carries the file of a stopped store into an empty database: the records that one writes and the
+// other reads, and the order of the steps. Nothing here decides about payments.
 package move
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -63,37 +60,20 @@ const (
 	SettingBackups     = "backups" // marks of the file of bbolt
 )
 
-// Settings lists the names of settings that are moved.
+// Settings lists the names of settings that are moved, in order.
 func Settings() []string {
 	return []string{
 		SettingBackups, SettingDeployments, SettingDrawn, SettingExec, SettingGenesis, SettingPause, SettingRemoved, SettingRestored, SettingSafeBlocks, SettingVault, SettingWorld,
 	}
 }
 
-// Record holds one row of a store in the form that all stores share. Records of a kind are in the
+// Record holds one row of a store in the form that both stores share. Records of a kind are in the
 // order of A, B and N, compared byte by byte.
 type Record struct {
 	Kind      Kind
 	A, B      string
 	N         uint64
 	Row, More []byte
-}
-
-// Position names the last record that was moved; nil: none was.
-type Position struct {
-	Kind Kind   `json:"kind"`
-	A    []byte `json:"a,omitempty"`
-	B    []byte `json:"b,omitempty"`
-	N    uint64 `json:"n,omitempty"`
-}
-
-// At returns the position of a record.
-func (r Record) At() *Position { return &Position{r.Kind, []byte(r.A), []byte(r.B), r.N} }
-
-// Before reports whether a record comes after the position.
-func (p *Position) Before(r Record) bool {
-	return p == nil || cmp.Or(
-		cmp.Compare(p.Kind, r.Kind), strings.Compare(string(p.A), r.A), strings.Compare(string(p.B), r.B), cmp.Compare(p.N, r.N)) < 0
 }
 
 // DeclinedRow encodes the Row of a Declined record, whose key and day are in A and N.
