@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func Launch(ctx context.Context, below string, settings ...string) (s *Server, e
 	if s.bin == "" {
 		return nil, ErrMissing
 	}
-	if s.dir, err = os.MkdirTemp(below, "purser-pg"); err != nil {
+	sweep(cmp.Or(below, os.TempDir()))
+	if s.dir, err = os.MkdirTemp(below, prefix); err != nil {
 		return nil, err
 	}
 	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
@@ -78,6 +80,34 @@ func Launch(ctx context.Context, below string, settings ...string) (s *Server, e
 	}
 	s.URL = fmt.Sprintf("postgres:///postgres?host=%s&user=purser&sslmode=disable", s.dir)
 	return s, nil
+}
+
+// prefix begins the names of the folders of servers.
+const prefix = "purser-pg"
+
+// sweep removes the folders of servers that are gone: those of killed tests would fill the disk. A folder that is younger
+// than an hour may belong to a server that is being made.
+func sweep(below string) {
+	list, _ := filepath.Glob(filepath.Join(below, prefix+"*")) // of a good pattern
+	for _, dir := range list {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour && !runs(dir) {
+			_ = os.RemoveAll(dir) // another test may be about to
+		}
+	}
+}
+
+// runs reports whether the server of a folder runs, or belongs to another user.
+func runs(dir string) bool {
+	mark, err := os.Open(filepath.Join(dir, "data", "postmaster.pid")) //nolint:gosec // below a folder for tests
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	defer mark.Close()
+	var pid int
+	if _, err := fmt.Fscan(mark, &pid); err != nil {
+		return false
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 // End kills the server and removes its data.
