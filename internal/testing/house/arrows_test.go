@@ -16,10 +16,10 @@ var forbidden = []struct {
 	imports  []string
 }{
 	{
-		[]string{"x402", "pay"},
+		[]string{"x402", "pay", "pay/storekit", "pay/memory", "pay/storetest"},
 		true,
 		[]string{
-			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/ethereum/go-ethereum/node",
+			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/jackc/pgx/", "github.com/ethereum/go-ethereum/node",
 			"github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/ethclient",
 		},
 	},
@@ -61,6 +61,25 @@ var forbidden = []struct {
 		[]string{"boltstore", "pgstore", "signer", "facilitator", "chain", "internal/vault", "sandbox"},
 		false,
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
+	},
+	{
+		// Stores know no other store, no chain and no door.
+		[]string{"boltstore", "pgstore"},
+		false,
+		[]string{
+			module + "chain", module + "signer", module + "facilitator", module + "treasury", module + "limits", module + "dashboard",
+			module + "sandbox", module + "internal/cli", module + "internal/adminapi",
+		},
+	},
+	{
+		[]string{"boltstore"},
+		false,
+		[]string{module + "pgstore", "github.com/jackc/pgx/"},
+	},
+	{
+		[]string{"pgstore"},
+		false,
+		[]string{module + "boltstore", "go.etcd.io/bbolt"},
 	},
 	{
 		[]string{"internal/adminapi", "internal/operatorkeys", "internal/logs"},
