@@ -14,9 +14,8 @@ const (
 	fileBudget        = 1.3     // kB of file per settled and retired payment, at most
 	historyFileBudget = 14.0    // GB of files with 10 million events, at most
 	startBudget       = 2.0     // seconds, at most
-	hotBudget         = 2.0     // times pgbench's transactions per second at 64 clients, at least
-	nodesBudget       = 0.8     // payments per second of three nodes on one budget, as a share of one node's, at least
-	budgetsBudget     = 1.0     // payments per second on 64 budgets, as a share of those on one, at least
+	hotBudget         = 2.5     // times pgbench's transactions per second at 64 clients, at least
+	nodesBudget       = 0.6     // payments per second of three nodes on one budget, as a share of one node's, at least
 	loadBudget        = 160.0   // MiB of memory after half a minute of 32 paying clients, at most
 	laterBudget       = 100.0   // MiB a minute later, at most
 	// historyBudget bounds the cost of a long history, as a factor of the short history's value.
