@@ -156,7 +156,7 @@ func (b *batch) try(ctx context.Context) error {
 	return err
 }
 
-// decide runs the operations. Those that lack an answer ask together, and run again behind the others.
+// decide runs the operations. Operations that lack an answer ask together, and run again behind the others.
 func (b *batch) decide(ctx context.Context, c *pgx.Conn, s *state) error {
 	left := b.live
 	for range maxRounds {

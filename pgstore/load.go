@@ -26,7 +26,7 @@ const maxTexts = 500
 
 func newReads() *reads { return &reads{readers(), newMemory[string](maxTexts)} }
 
-// reader asks the questions of one kind. What it finds goes to the state.
+// reader asks the questions of one kind. Answers go to the state.
 type reader struct {
 	columns
 	from string

@@ -28,7 +28,7 @@ type queue struct {
 }
 
 // commit writes what callers have queued, one batch after the other, until the store is closed. A batch begins once the
-// callers of the one before have their answers. Those that come back at once take part from the start.
+// callers of the one before have their answers. Callers that come back at once take part from the start.
 func (d *DB) commit() {
 	defer close(d.finished)
 	ctx := context.Background()

@@ -9,7 +9,7 @@ import (
 	"github.com/purserpay/purser/pgstore"
 )
 
-// What callers queue before those of the last batch have their answers goes into one batch.
+// Calls that are queued before the callers of the last batch have their answers go into one batch.
 func TestBatchWaitsForCallers(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -91,7 +91,7 @@ func (c *sheetColumns) add(lock string, sh *sheet) {
 
 func (c *sheetColumns) args() []any { return []any{c.name, c.counters, c.key, c.day, c.spent, c.drawn} }
 
-// flushSheets writes the sheets that the batch has changed. What has no room there stands apart.
+// flushSheets writes the sheets that the batch has changed. Counters and days without room there stand apart.
 func (s *state) flushSheets(b *pgx.Batch) {
 	changed, fresh := newSheetColumns(len(s.sheets)), newSheetColumns(0)
 	var apart, gone array[[]byte]

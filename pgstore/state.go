@@ -96,7 +96,7 @@ type state struct {
 	// lastLock is the lock of the key that was asked for last.
 	lastKey, lastLock string
 
-	// What must be written.
+	// Rows that must be written.
 	wrote    map[string]bool // payments; true: new
 	order    []string        // of those
 	events   []*pay.SpendEvent

@@ -8,7 +8,7 @@ import (
 
 const module = "github.com/purserpay/purser/"
 
-// What packages must not know, themselves or through others. Tests count where they are
+// forbidden lists packages that others must not know, themselves or through others. Tests count where they are
 // listed: those of pay and x402 must start in seconds.
 var forbidden = []struct {
 	packages []string
