@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/internal/conns"
@@ -226,3 +227,125 @@ const (
 	reasonCertificate = "upstream-certificate" // it is not to be trusted
 	reasonTLS         = "upstream-tls"         // the handshake failed
 )
+
+// keepPrivate keeps a paid answer out of shared caches: it is for one wallet. The seller's directives for
+// the client's own cache stay, such as max-age.
+func keepPrivate(h http.Header) {
+	given, whole := directives(strings.Join(h.Values("Cache-Control"), ","))
+	if !whole {
+		neverStored(h)
+		return
+	}
+	kept := []string{"private"}
+	for _, directive := range given {
+		name, _, _ := strings.Cut(directive, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "private": // with a value it allows shared caches the rest
+		case "public", "s-maxage", "proxy-revalidate":
+		default:
+			kept = append(kept, directive)
+		}
+	}
+	h.Set("Cache-Control", strings.Join(kept, ", "))
+	dropCacheOrders(h)
+}
+
+// neverStored keeps an answer out of every cache, because the client's repeat must reach purser.
+func neverStored(h http.Header) {
+	h.Set("Cache-Control", "private, no-store")
+	dropCacheOrders(h)
+}
+
+// cacheOrders lists headers for particular caches that have other names than <cache>-Cache-Control.
+var cacheOrders = []string{"Surrogate-Control", "Edge-Control", "X-Accel-Expires"}
+
+// dropCacheOrders takes out what particular caches obey in place of Cache-Control (RFC 9213), such as nginx.
+func dropCacheOrders(h http.Header) {
+	for name := range h {
+		if strings.HasSuffix(name, "-Cache-Control") || slices.Contains(cacheOrders, name) {
+			delete(h, name)
+		}
+	}
+}
+
+// notCached keeps caches on the way from answering a request with the 402 that they have kept. The client's
+// directives stay if they do not ask for a kept answer, or if the client has signed them.
+func notCached(h http.Header) {
+	if signs(h, "cache-control") || signs(h, "pragma") {
+		return
+	}
+	given, whole := directives(strings.Join(h.Values("Cache-Control"), ","))
+	asked := []string{"no-cache"}
+	for _, directive := range given {
+		name, _, _ := strings.Cut(directive, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "no-cache", "max-age", "max-stale", "min-fresh", "only-if-cached", "stale-if-error":
+		default:
+			if whole {
+				asked = append(asked, directive)
+			}
+		}
+	}
+	h.Set("Cache-Control", strings.Join(asked, ", "))
+	h.Set("Pragma", "no-cache") // caches of HTTP/1.0, and the rules of many servers, look there
+}
+
+// directives splits a Cache-Control at commas outside quotes. It returns false if a quote does not end.
+func directives(text string) (list []string, whole bool) {
+	quoted, escaped, begin := false, false, 0
+	add := func(end int) {
+		if directive := strings.TrimSpace(text[begin:end]); directive != "" {
+			list = append(list, directive)
+		}
+		begin = end + 1
+	}
+	for i := range len(text) {
+		switch c := text[i]; {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			add(i)
+		}
+	}
+	add(len(text))
+	return list, !quoted
+}
+
+// headerSDK is sent by the SDKs that Stainless makes, such as those of OpenAI and Anthropic.
+const headerSDK = "X-Stainless-Lang"
+
+// sdkError has the form that model providers give their errors. Some SDKs show their users only the message
+// of an error of this form.
+type sdkError struct {
+	Message string          `json:"message"`
+	Type    string          `json:"type"`
+	Code    json.RawMessage `json:"code,omitempty"` // the reason
+}
+
+// forSDK returns a body of ours as a client's SDK understands it: the text of "error" becomes an object.
+// All other clients get the text.
+func forSDK(h http.Header, body []byte) []byte {
+	if h.Get(headerSDK) == "" {
+		return body
+	}
+	var (
+		members map[string]json.RawMessage
+		text    string
+	)
+	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["error"], &text) != nil {
+		return body
+	}
+	var err error
+	if members["error"], err = json.Marshal(sdkError{text, "purser", members["reason"]}); err != nil {
+		return body
+	}
+	out, err := json.Marshal(members)
+	if err != nil {
+		return body
+	}
+	return out
+}

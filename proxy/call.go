@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -340,3 +343,145 @@ func (c *Call) check() error {
 var errMaxInvalid = errors.New("Purser-Max-Amount is not one amount of USDC such as 0.05")
 
 var errKeyInvalid = errors.New("the Idempotency-Key is not one value of 1 to 255 visible ASCII characters")
+
+// Ends of the names of headers in which libraries count. Their names differ in what comes before.
+var (
+	// retryCounts count the repeats of a request, from 0: in the SDKs that Stainless makes, such as OpenAI's and
+	// Anthropic's, those of Kiota, fetch-retry, gRPC, and others.
+	retryCounts = []string{"Retry-Count", "Retry-Attempt", "Retry-Number", "Retry-Num", "Previous-Rpc-Attempts"}
+	// attemptCounts count the tries, from 1: Envoy's, Armeria's, and others.
+	attemptCounts = []string{"Attempt-Count", "Attempt-Number", "Request-Attempt", "Total-Attempts"}
+)
+
+// attempts lists headers in which the tries are counted from 1 among other things, and what stands before the
+// number: those of AWS, of Volcengine, and of Google's libraries.
+var attempts = []struct{ header, before string }{
+	{"Amz-Sdk-Request", "attempt="},
+	{"X-Sdk-Request", "attempt="},
+	{"X-Goog-Api-Client", "gccl-attempt-count/"},
+}
+
+// saysRetried reports whether the header of a request says that it is no first try.
+func saysRetried(h http.Header) bool {
+	for name, values := range h {
+		if len(values) > 0 && counted(name, values[0]) {
+			return true
+		}
+	}
+	for _, a := range attempts {
+		for value := range strings.FieldsFuncSeq(h.Get(a.header), func(r rune) bool { return r == ' ' || r == ';' || r == ',' }) {
+			if number, is := strings.CutPrefix(value, a.before); is && counts(number) > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// counted reports whether a header counts tries, and this is not the first one. A count of so many, such as 2/50,
+// begins with 1.
+func counted(name, value string) bool {
+	if !strings.Contains(name, "Attempt") && !strings.Contains(name, "Retry") || strings.Contains(name, "Max") {
+		return false // a bound is no count
+	}
+	number, _, of := strings.Cut(value, "/")
+	switch {
+	case endsIn(name, attemptCounts):
+		return counts(number) > 1
+	case !endsIn(name, retryCounts):
+		return false
+	case of:
+		return counts(number) > 1
+	}
+	return counts(number) > 0
+}
+
+// endsIn reports whether one of the ends is the whole name, or what follows a hyphen in it.
+func endsIn(name string, ends []string) bool {
+	for _, end := range ends {
+		if before, is := strings.CutSuffix(name, end); is && (before == "" || strings.HasSuffix(before, "-")) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reads a number; 0: it is none.
+func counts(text string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// unasked says why a request asks for no content that a program reads, "" if it may. Browsers
+// make such requests by themselves, and buying for them spends money on what no program reads.
+func unasked(req *http.Request) string {
+	h := req.Header
+	switch {
+	case req.Method == http.MethodHead:
+		return "a HEAD brings no content: send GET to buy it"
+	case req.Method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != "":
+		return "a browser's CORS preflight buys nothing: the seller has to answer it without a payment"
+	case ahead(h):
+		return "a prefetch, prerender or preview buys nothing: the request that follows it does"
+	case iconOf(req):
+		return "a browser asked for the icon of a site by itself: send the request without Sec-Fetch-Dest, and with Accept: */*, to buy it"
+	case beacon(req):
+		return "a browser's report buys nothing"
+	case slices.Contains(toolPaths, req.URL.Path) || h.Get("Sec-Fetch-Dest") == "speculationrules":
+		return "a browser asked for its own use: what it asks for is not read by a program"
+	}
+	return ""
+}
+
+// toolPaths lists where browsers look for files of their own.
+var toolPaths = []string{"/.well-known/appspecific/com.chrome.devtools.json"}
+
+// beacons lists the types of what browsers send by themselves: reports, and pings of links.
+var beacons = []string{"application/reports+json", "application/csp-report", "text/ping"}
+
+// beacon reports whether a browser tells a site something, and reads no answer.
+func beacon(req *http.Request) bool {
+	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	return req.Header.Get("Sec-Fetch-Dest") == "report" || req.Method == http.MethodPost && slices.Contains(beacons, kind)
+}
+
+// aheadHeaders mark requests for what may be wanted later: the standard's, and those of older browsers and of libraries.
+var aheadHeaders = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz", "X-Sec-Purpose"}
+
+// aheadFlags do so by being there: those of Next.js and htmx.
+var aheadFlags = []string{"Next-Router-Prefetch", "Next-Router-Segment-Prefetch", "X-Middleware-Prefetch", "Hx-Preloaded"}
+
+// ahead reports whether a request is for what may be wanted later.
+func ahead(h http.Header) bool {
+	if slices.ContainsFunc(aheadFlags, func(name string) bool { return h.Get(name) != "" }) {
+		return true
+	}
+	for _, name := range aheadHeaders {
+		words := strings.FieldsFunc(strings.ToLower(strings.Join(h.Values(name), ",")), func(r rune) bool {
+			return strings.ContainsRune(",;= \t\"", r)
+		})
+		if slices.ContainsFunc(words, func(word string) bool { return slices.Contains([]string{"prefetch", "prerender", "preview"}, word) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// iconOf reports whether a browser asks for a site's icon at the paths where it looks without being told to.
+// An image that a page names at another path was asked for. Over plain http browsers do not send Sec-Fetch-Dest.
+func iconOf(req *http.Request) bool {
+	dest := req.Header.Get("Sec-Fetch-Dest")
+	if dest != "image" && (dest != "" || !strings.HasPrefix(req.Header.Get("Accept"), "image/") || !strings.HasPrefix(req.UserAgent(), "Mozilla/")) {
+		return false
+	}
+	name := req.URL.Path
+	return name == "/favicon.ico" || strings.HasPrefix(name, "/apple-touch-icon") && strings.HasSuffix(name, ".png")
+}
+
+// unaskedError says why a request buys nothing.
+type unaskedError string
+
+func (e unaskedError) Error() string { return string(e) }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -347,4 +349,91 @@ func (c *Call) clientURL(req *http.Request) *url.URL {
 		}
 	}
 	return req.URL
+}
+
+// maxRefresh bounds the delay of a Refresh header. A longer one is taken out, because purser would
+// have to remember it for as long.
+const maxRefresh = 5 * time.Minute
+
+// leads reports whether an answer may make its client ask for something by itself.
+func leads(resp *http.Response) bool {
+	return isRedirect(resp) || len(resp.Header.Values("Refresh")) > 0
+}
+
+func isRedirect(resp *http.Response) bool {
+	return resp.StatusCode >= 300 && resp.StatusCode < 400 && len(resp.Header.Values("Location")) > 0
+}
+
+// rewrite writes the Location and Refresh of an answer anew, so that every client reads them as purser
+// does: absolute, and in one spelling. It takes out what cannot be read. base is the client's URL. If
+// rooted is true, URLs of the same origin are written without it, because a server in front may have
+// given the client another one.
+func rewrite(resp *http.Response, base *url.URL, rooted bool) (targets []*url.URL, delay time.Duration) {
+	write := func(to *url.URL) string {
+		targets = append(targets, to)
+		if here := normal(base); rooted && here != nil && to.Scheme == here.Scheme && to.Host == here.Host && !strings.HasPrefix(to.EscapedPath(), "//") {
+			local := *to
+			local.Scheme, local.Host = "", ""
+			return local.String()
+		}
+		return to.String()
+	}
+	if isRedirect(resp) {
+		location := resp.Header.Get("Location")
+		if to := locate(base, location); to != nil {
+			location = write(to)
+		} else if !leadsElsewhere(location) {
+			location = ""
+		}
+		setOrDelete(resp.Header, "Location", location)
+	}
+	if len(resp.Header.Values("Refresh")) > 0 {
+		seconds, to := refresh(base, resp.Header.Get("Refresh"))
+		value := ""
+		if to != nil {
+			delay = time.Duration(seconds) * time.Second
+			value = strconv.Itoa(seconds) + "; url=" + write(to)
+		}
+		setOrDelete(resp.Header, "Refresh", value)
+	}
+	return targets, delay
+}
+
+func setOrDelete(h http.Header, name, value string) {
+	if h.Del(name); value != "" {
+		h.Set(name, value)
+	}
+}
+
+// refresh reads a Refresh header. The URL is nil if clients may read it in different ways.
+func refresh(base *url.URL, value string) (seconds int, to *url.URL) {
+	value = strings.TrimSpace(value)
+	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
+	seconds, err := strconv.Atoi(digits)
+	if err != nil || time.Duration(seconds)*time.Second > maxRefresh {
+		return 0, nil
+	}
+	rest := strings.TrimLeft(value[len(digits):], "0123456789.")
+	where := strings.TrimLeft(rest, "; ,\t")
+	if where == "" { // the same page again
+		return seconds, normal(base)
+	}
+	if where == rest { // no separator
+		return 0, nil
+	}
+	if len(where) > 3 && strings.EqualFold(where[:3], "url") {
+		if after, is := strings.CutPrefix(strings.TrimLeft(where[3:], " \t"), "="); is {
+			where = strings.TrimLeft(after, " \t")
+		}
+	}
+	if where != "" && strings.ContainsAny(where[:1], `'"`) {
+		where, _, _ = strings.Cut(where[1:], where[:1])
+	}
+	return seconds, locate(base, where)
+}
+
+// leadsElsewhere reports whether a Location is for another program than an HTTP client.
+func leadsElsewhere(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && u.Scheme != "" && !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme)
 }

@@ -1,18 +1,25 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // SendError reports that the payload of a payment has left, or may have, and no answer came back.
@@ -252,4 +259,220 @@ func errorKind(err error) string {
 		return "connection closed"
 	}
 	return "connection failed"
+}
+
+// sendTrace watches one send through the hooks of net/http/httptrace: the address that it went to,
+// and whether any part of it can have arrived.
+type sendTrace struct {
+	asked     atomic.Bool // for a connection, so the sender does call the hooks
+	connected atomic.Bool // it got one that the request may use
+	reused    atomic.Bool // the last such one was a kept one
+	written   atomic.Bool // header fields were written, so they may have left
+	misled    atomic.Bool // it got one that leads where the request must not go
+	peer      atomic.Pointer[net.Addr]
+}
+
+// errMisled ends a send whose connection leads where it must not go.
+var errMisled = errors.New("the connection leads where the request must not go")
+
+// lookOn adds the hooks of an unpaid send to ctx. They are few, because net/http joins them with those
+// of the door by reflection. written is one of them.
+func (t *sendTrace) lookOn(ctx context.Context, written func(httptrace.WroteRequestInfo)) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			addr := info.Conn.RemoteAddr()
+			t.peer.Store(&addr)
+		},
+		Got1xxResponse: stripInformational,
+		WroteRequest:   written,
+	})
+}
+
+// stripInformational takes Purser-* headers and Alt-Svc out of an answer ahead of the real one. It is called
+// before the hook of the door's reverse proxy, with the same header.
+func stripInformational(_ int, header textproto.MIMEHeader) error {
+	StripOwn(http.Header(header))
+	header.Del("Alt-Svc")
+	return nil
+}
+
+// watch adds the hooks of a paid send to ctx. allowed, if not nil, judges the address of each connection before
+// anything is written to it. stop ends ctx when it says no: http.Transport would otherwise try the
+// next connection by itself, and write to it.
+func (t *sendTrace) watch(ctx context.Context, allowed func(net.Addr) bool, stop context.CancelCauseFunc) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { t.asked.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			addr := info.Conn.RemoteAddr()
+			t.peer.Store(&addr)
+			if allowed != nil && !allowed(addr) {
+				// The end of ctx races with the writing; a closed connection takes nothing.
+				t.misled.Store(true)
+				_ = info.Conn.Close()
+				stop(errMisled)
+				return
+			}
+			t.connected.Store(true)
+			t.reused.Store(info.Reused)
+		},
+		Got1xxResponse:   stripInformational,
+		WroteHeaderField: func(string, []string) { t.written.Store(true) },
+		WroteHeaders:     func() { t.written.Store(true) },
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil {
+				t.written.Store(true)
+				failpoint.Here(failpoint.ProxyWritten)
+			}
+		},
+	})
+}
+
+// remote returns the address of the connection that was used, nil if it is not known.
+func (t *sendTrace) remote() net.Addr {
+	if addr := t.peer.Load(); addr != nil {
+		return *addr
+	}
+	return nil
+}
+
+// unconnected reports whether the failed send provably never had a connection that it could use.
+func (t *sendTrace) unconnected() bool { return t.asked.Load() && !t.connected.Load() }
+
+// astray reports whether the send is unconnected because its connections led to denied addresses.
+func (t *sendTrace) astray() bool { return t.unconnected() && t.misled.Load() }
+
+// stale reports whether the failed send met a kept connection that was closed meanwhile,
+// before any of its header was written.
+func (t *sendTrace) stale() bool {
+	return t.connected.Load() && t.reused.Load() && !t.written.Load() && !t.misled.Load()
+}
+
+const (
+	// maxUnprocessed bounds how often a request is sent again that its upstream did not process.
+	maxUnprocessed = 4
+	// unprocessedPause is the time before the first of them. It doubles with each.
+	unprocessedPause = 50 * time.Millisecond
+)
+
+// unprocessed reports whether an upstream has said, over HTTP/2, that it did nothing with a request: by
+// REFUSED_STREAM, or by GOAWAY with a lower last stream. purser may send that request again, whatever its method
+// (RFC 9113, section 8.7). http.Transport does that by itself for requests without a body. It tells of the
+// others only in words, which hold nothing of the upstream's. With GetBody it would send them again, but
+// also after PROTOCOL_ERROR, which does not say that nothing was done.
+func unprocessed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		text := err.Error()
+		if strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") { // on the connection's first stream
+			return true
+		}
+		if why, is := strings.CutPrefix(text, "http2: Transport: cannot retry err ["); is {
+			return strings.Contains(why, "; REFUSED_STREAM; received from peer]") ||
+				strings.HasPrefix(why, "http2: Transport received Server's graceful shutdown GOAWAY]")
+		}
+	}
+	return false
+}
+
+// waitToSend waits before a request is sent again for the n-th time, counted from 0. It reports whether it may be.
+func waitToSend(ctx context.Context, err error, n int) bool {
+	if n >= maxUnprocessed || !unprocessed(err) {
+		return false
+	}
+	timer := time.NewTimer(unprocessedPause << n)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sendThrough sends a request that is not paid for, again if its upstream did not process it and its body is kept.
+func (t *Transport) sendThrough(req *http.Request) (*http.Response, error) {
+	for n := 0; ; n++ {
+		resp, err := t.next.RoundTrip(req)
+		if err == nil || !waitToSend(req.Context(), err, n) {
+			return resp, err
+		}
+		switch body := req.Body.(type) {
+		case nil:
+		case *reading:
+			again, gone := body.r.open()
+			if gone != nil {
+				return nil, err
+			}
+			req = withBody(req, again)
+		default:
+			if req.Body != http.NoBody {
+				return nil, err
+			}
+		}
+	}
+}
+
+// maxPage bounds what is read of an error page to find out what it says.
+const maxPage = 16 << 10
+
+// slimmer reports whether the payload goes out once more, slim: the seller's front, or its HTTP/2, has
+// found the header too large, and nothing says that the seller has seen the payment. The authorization and its
+// signature stay, so it is still one payment.
+func (t *Transport) slimmer(m *memo, resp *http.Response, seen *sendTrace, err error) bool {
+	if m.slim != nil || m.body.gone() {
+		return false
+	}
+	if err != nil && (seen.written.Load() || !strings.Contains(err.Error(), "request header list larger than peer's advertised limit")) ||
+		err == nil && !t.headerTooLarge(m, resp) {
+		return false
+	}
+	payload, ok := m.attempt.Slim()
+	if !ok {
+		return false
+	}
+	m.slim = &payload
+	m.attempt.Observe("header too large for the seller's front; sent again without resource and extensions")
+	return true
+}
+
+// longHeader is the length from which a payment header is too large for some servers.
+const longHeader = 4 << 10
+
+// headerTooLarge reports whether an answer says that the request's header is too large for the server that
+// gave it, and nothing of a payment. Servers such as HAProxy say no more than 400 on a page of theirs: then that is
+// likely if the payment's header is long.
+func (t *Transport) headerTooLarge(m *memo, resp *http.Response) bool {
+	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, x402.HeaderResponse, x402.HeaderV1Response}) {
+		if resp.Header.Get(name) != "" {
+			return false
+		}
+	}
+	switch resp.StatusCode {
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, 494: // nginx has a status of its own
+	default:
+		return false
+	}
+	text := strings.ToLower(resp.Status) + " " + string(bytes.ToLower(t.page(resp)))
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if long := len(m.attempt.Payload().Header()) > longHeader; long && has("invalid http request") ||
+		long && kind == "text/html" && (resp.StatusCode == http.StatusBadRequest || m.body.size == 0) {
+		return true
+	}
+	return has("header", "cookie") && has("too large", "too long", "too big", "longer than", "exceed", "limit")
+}
+
+// page returns the beginning of an error page, and leaves the answer as it was. A body that does not end
+// is cut off.
+func (t *Transport) page(resp *http.Response) []byte {
+	source := resp.Body
+	cut := time.AfterFunc(t.patience, func() { _ = source.Close() })
+	defer cut.Stop()
+	read, err := io.ReadAll(io.LimitReader(source, maxPage))
+	putBack(resp, read, err)
+	resp.Body = &watched{ReadCloser: resp.Body, resp: resp}
+	return decoded(read, resp.Header.Get("Content-Encoding"))
 }

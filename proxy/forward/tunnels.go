@@ -3,11 +3,22 @@ package forward
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/proxy"
 )
@@ -115,4 +126,228 @@ func (s *tunnels) close(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%d tunnels cut: %w", n, ctx.Err())
+}
+
+// tunnel is one CONNECT among the counted tunnels. A blind one moves bytes in both
+// directions until both ends are done, one of them breaks off, or nothing has moved for a while.
+type tunnel struct {
+	set   *tunnels
+	keyID string
+	peer  netip.Addr // network of the client
+
+	life   context.Context // ends when the tunnel is broken off or released
+	end    context.CancelFunc
+	active atomic.Int64 // when bytes moved last, in nanoseconds of time.Since(began)
+	began  time.Time
+}
+
+const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
+
+// run moves bytes until the tunnel is over. Both connections are closed on return.
+func (t *tunnel) run(client, upstream net.Conn) {
+	t.began = time.Now()
+	conns.Unbound(client)
+	defer upstream.Close()
+	defer client.Close()
+	stop := context.AfterFunc(t.life, func() {
+		_ = client.Close()
+		_ = upstream.Close()
+	})
+	defer stop()
+
+	var up sync.WaitGroup
+	up.Go(func() { t.move(upstream, client) })
+	t.move(client, upstream)
+	up.Wait()
+}
+
+// move copies one direction. At its end it closes the other side for writing only, so
+// that what is still under way the other way arrives; anything else ends the tunnel.
+func (t *tunnel) move(dst, src net.Conn) {
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := t.read(src, buf)
+		if n > 0 {
+			_ = dst.SetWriteDeadline(time.Now().Add(t.set.idle))
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				t.end()
+				return
+			}
+			t.active.Store(int64(time.Since(t.began)))
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && conns.CloseWrite(dst) == nil:
+			return
+		default:
+			t.end()
+			return
+		}
+	}
+}
+
+// read waits for bytes as long as either direction is not idle.
+func (t *tunnel) read(src net.Conn, buf []byte) (int, error) {
+	for {
+		quiet := time.Since(t.began) - time.Duration(t.active.Load())
+		_ = src.SetReadDeadline(time.Now().Add(t.set.idle - quiet))
+		n, err := src.Read(buf)
+		if n > 0 {
+			t.active.Store(int64(time.Since(t.began)))
+			return n, err
+		}
+		quiet = time.Since(t.began) - time.Duration(t.active.Load())
+		if !errors.Is(err, os.ErrDeadlineExceeded) || quiet >= t.set.idle {
+			return n, err
+		}
+	}
+}
+
+// connect serves CONNECT: intercepted where that is asked for, else with a blind tunnel.
+func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
+	host, port, err := guard.SplitAuthority(r.Host)
+	var (
+		who caller
+		no  *refusal
+	)
+	switch {
+	case r.ProtoMajor != 1:
+		no = otherProtocol
+	case err != nil || r.URL.Path != "":
+		no = badRequest("CONNECT needs a host and a port")
+	case looped(r.Header, f.pseudonym):
+		no = inALoop
+	default:
+		who, no = f.authenticate(r)
+	}
+	if no != nil {
+		f.refuse(w, r, who, no)
+		return
+	}
+	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)
+	if !ok {
+		f.refuse(w, r, who, busy(reasonTunnels, textTunnels, nil))
+		return
+	}
+	if f.interception.opens(host) {
+		f.intercept(w, r, f.newSession(t, who, host, port))
+		return
+	}
+	defer t.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := context.AfterFunc(t.life, cancel) // the proxy may be closed meanwhile
+	defer stop()
+	upstream, err := f.dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	if err != nil {
+		f.refuseDial(w, r, who, err)
+		return
+	}
+	defer upstream.Close()
+	client, err := f.takeOver(w, r)
+	if err != nil {
+		return
+	}
+	f.log.Debug("tunnel opened", "key", who.key.ID, "host", host, "port", port, "address", upstream.RemoteAddr().String())
+	t.run(client, upstream)
+}
+
+// takeOver takes the connection of a CONNECT over and tells the client that its tunnel is
+// open. An error has been answered, as far as it could be.
+func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peekedConn, error) {
+	conn, err := hijack(w)
+	if err != nil {
+		f.log.Error("CONNECT not taken over", "error", err)
+		f.refuse(w, r, caller{}, &refusal{status: http.StatusInternalServerError, reason: proxy.DeclinedInternal, text: "Internal error"})
+		return nil, err
+	}
+	f.observer.Answered(proxy.ResultTunnel)
+	if _, err := io.WriteString(conn, established); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("answering CONNECT: %w", err)
+	}
+	return conn, nil
+}
+
+// hijack takes the connection over, with what the client has sent already.
+func hijack(w http.ResponseWriter) (*peekedConn, error) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
+	client := &peekedConn{Conn: conn}
+	client.early, _ = buffered.Peek(buffered.Reader.Buffered()) // from the buffer alone, which nothing else uses
+	return client, nil
+}
+
+var (
+	errTunnels = errors.New("too many tunnels are open")
+	errUnasked = errors.New("the upstream switched to a protocol that nobody asked for")
+)
+
+// upgraded makes a connection that switched protocols a tunnel among the others. Inside an
+// intercepted connection it is part of that one.
+func (f *Proxy) upgraded(resp *http.Response, call *proxy.Call) error {
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || !strings.EqualFold(resp.Header.Get("Upgrade"), resp.Request.Header.Get("Upgrade")) {
+		return errUnasked
+	}
+	u := &upgrade{ReadWriteCloser: conn, call: call, idle: f.tunnels.idle, release: func() {}}
+	var life context.Context
+	if s, inside := resp.Request.Context().Value(sessionKey{}).(*session); inside {
+		life = s.tunnel.life
+	} else {
+		t, ok := f.tunnels.acquire(call.Key.ID, resp.Request.RemoteAddr)
+		if !ok {
+			return errTunnels
+		}
+		life, u.release = t.life, t.release
+	}
+	u.quiet = time.AfterFunc(math.MaxInt64, func() { _ = u.Close() })
+	u.quiet.Reset(u.idle)
+	context.AfterFunc(life, func() { _ = u.Close() })
+	resp.Body = u
+	return nil
+}
+
+// upgrade is the upstream's side of such a connection.
+type upgrade struct {
+	io.ReadWriteCloser
+	call  *proxy.Call
+	idle  time.Duration
+	quiet *time.Timer
+
+	answered, closing sync.Once
+	release           func()
+}
+
+// Read ends the call, the first time: the answer that switched protocols has been written then.
+func (u *upgrade) Read(p []byte) (int, error) {
+	u.answered.Do(func() { u.call.Finish(true) })
+	n, err := u.ReadWriteCloser.Read(p)
+	u.moved(err)
+	return n, err
+}
+
+func (u *upgrade) Write(p []byte) (int, error) {
+	n, err := u.ReadWriteCloser.Write(p)
+	u.moved(err)
+	return n, err
+}
+
+func (u *upgrade) moved(err error) {
+	if err == nil {
+		u.quiet.Reset(u.idle)
+	}
+}
+
+// Close gives the tunnel's place back. The relay calls it when either side is done.
+func (u *upgrade) Close() error {
+	err := u.ReadWriteCloser.Close()
+	u.closing.Do(func() {
+		u.quiet.Stop()
+		u.release()
+	})
+	return err
 }

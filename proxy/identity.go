@@ -1,13 +1,15 @@
 package proxy
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"hash"
+	"mime"
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/net/idna"
 
@@ -15,91 +17,85 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// maxRefresh bounds the delay of a Refresh header. A longer one is taken out, because purser would
-// have to remember it for as long.
-const maxRefresh = 5 * time.Minute
-
-// leads reports whether an answer may make its client ask for something by itself.
-func leads(resp *http.Response) bool {
-	return isRedirect(resp) || len(resp.Header.Values("Refresh")) > 0
+// bodySum hashes a request's body by what it says. Libraries choose the boundary of a multipart body anew for each
+// repeat, so it counts as the same text wherever it parts the body. Bodies of other kinds are hashed as they come.
+type bodySum struct {
+	plain     hash.Hash
+	parts     hash.Hash // nil: the body is no multipart
+	delimiter []byte
+	matched   int // bytes of the delimiter that a line began with so far; -1: it does not
 }
 
-func isRedirect(resp *http.Response) bool {
-	return resp.StatusCode >= 300 && resp.StatusCode < 400 && len(resp.Header.Values("Location")) > 0
+// sameDelimiter stands for each delimiter. No part's line begins so: header fields and delimiters have no zero byte.
+const sameDelimiter = "--\x00boundary\x00"
+
+// newBodySum makes the hash of a body with this header.
+func newBodySum(h http.Header) *bodySum {
+	s := &bodySum{plain: sha256.New()}
+	if b := boundaryOf(h.Get("Content-Type")); b != "" && h.Get("Content-Encoding") == "" {
+		s.parts, s.delimiter = sha256.New(), []byte("--"+b)
+	}
+	return s
 }
 
-// rewrite writes the Location and Refresh of an answer anew, so that every client reads them as purser
-// does: absolute, and in one spelling. It takes out what cannot be read. base is the client's URL. If
-// rooted is true, URLs of the same origin are written without it, because a server in front may have
-// given the client another one.
-func rewrite(resp *http.Response, base *url.URL, rooted bool) (targets []*url.URL, delay time.Duration) {
-	write := func(to *url.URL) string {
-		targets = append(targets, to)
-		if here := normal(base); rooted && here != nil && to.Scheme == here.Scheme && to.Host == here.Host && !strings.HasPrefix(to.EscapedPath(), "//") {
-			local := *to
-			local.Scheme, local.Host = "", ""
-			return local.String()
+// boundaryOf returns the boundary that a multipart body has; "": it is none. Libraries leave the quotes out where the
+// boundary needs them, as in ----=_Part_1, and separate it by a comma.
+func boundaryOf(contentType string) string {
+	if kind, parameters, err := mime.ParseMediaType(contentType); err == nil && parameters["boundary"] != "" {
+		if !strings.HasPrefix(kind, "multipart/") {
+			return ""
 		}
-		return to.String()
+		return parameters["boundary"]
 	}
-	if isRedirect(resp) {
-		location := resp.Header.Get("Location")
-		if to := locate(base, location); to != nil {
-			location = write(to)
-		} else if !leadsElsewhere(location) {
-			location = ""
-		}
-		setOrDelete(resp.Header, "Location", location)
+	const name = "boundary="
+	text := strings.ToLower(contentType)
+	at := strings.Index(text, name)
+	if at < 0 || len(text) != len(contentType) || !strings.HasPrefix(strings.TrimSpace(text), "multipart/") {
+		return ""
 	}
-	if len(resp.Header.Values("Refresh")) > 0 {
-		seconds, to := refresh(base, resp.Header.Get("Refresh"))
-		value := ""
-		if to != nil {
-			delay = time.Duration(seconds) * time.Second
-			value = strconv.Itoa(seconds) + "; url=" + write(to)
-		}
-		setOrDelete(resp.Header, "Refresh", value)
-	}
-	return targets, delay
+	value, _, _ := strings.Cut(contentType[at+len(name):], ";")
+	return strings.Trim(value, " \t\"")
 }
 
-func setOrDelete(h http.Header, name, value string) {
-	if h.Del(name); value != "" {
-		h.Set(name, value)
+// Write implements io.Writer. It never fails.
+func (s *bodySum) Write(p []byte) (int, error) {
+	_, _ = s.plain.Write(p)
+	if s.parts == nil {
+		return len(p), nil
 	}
-}
-
-// refresh reads a Refresh header. The URL is nil if clients may read it in different ways.
-func refresh(base *url.URL, value string) (seconds int, to *url.URL) {
-	value = strings.TrimSpace(value)
-	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	seconds, err := strconv.Atoi(digits)
-	if err != nil || time.Duration(seconds)*time.Second > maxRefresh {
-		return 0, nil
-	}
-	rest := strings.TrimLeft(value[len(digits):], "0123456789.")
-	where := strings.TrimLeft(rest, "; ,\t")
-	if where == "" { // the same page again
-		return seconds, normal(base)
-	}
-	if where == rest { // no separator
-		return 0, nil
-	}
-	if len(where) > 3 && strings.EqualFold(where[:3], "url") {
-		if after, is := strings.CutPrefix(strings.TrimLeft(where[3:], " \t"), "="); is {
-			where = strings.TrimLeft(after, " \t")
+	for rest := p; len(rest) > 0; {
+		if s.matched < 0 {
+			line := rest
+			if end := bytes.IndexByte(rest, '\n'); end >= 0 {
+				line, s.matched = rest[:end+1], 0
+			}
+			_, _ = s.parts.Write(line)
+			rest = rest[len(line):]
+			continue
+		}
+		switch {
+		case rest[0] != s.delimiter[s.matched]:
+			_, _ = s.parts.Write(s.delimiter[:s.matched])
+			s.matched = -1
+		case s.matched+1 == len(s.delimiter):
+			_, _ = s.parts.Write([]byte(sameDelimiter))
+			rest, s.matched = rest[1:], -1
+		default:
+			rest, s.matched = rest[1:], s.matched+1
 		}
 	}
-	if where != "" && strings.ContainsAny(where[:1], `'"`) {
-		where, _, _ = strings.Cut(where[1:], where[:1])
-	}
-	return seconds, locate(base, where)
+	return len(p), nil
 }
 
-// leadsElsewhere reports whether a Location is for another program than an HTTP client.
-func leadsElsewhere(location string) bool {
-	u, err := url.Parse(location)
-	return err == nil && u.Scheme != "" && !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme)
+// sums returns the hash of what has been written by what it says, and as it came. More must not be written then.
+func (s *bodySum) sums() (says, plain pay.Hash) {
+	plain = pay.Hash(s.plain.Sum(nil))
+	if s.parts == nil {
+		return plain, plain
+	}
+	_, _ = s.parts.Write(s.delimiter[:max(0, s.matched)])
+	s.matched = -1
+	return pay.Hash(s.parts.Sum(nil)), plain
 }
 
 // locate resolves a reference in an answer. It returns nil for one that is no HTTP URL, or that clients
