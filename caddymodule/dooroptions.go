@@ -8,6 +8,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -79,8 +80,7 @@ func (h *Transport) resolveOptions() (err error) {
 // payOptions are the options as package proxy takes them.
 func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, declined func(policy.Door, pay.Decline)) proxy.PayOptions {
 	return proxy.PayOptions{
-		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool,
-		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP,
+		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool, Protocols: protocol.Spoken(o.ChallengeHeaders...), AllowHTTP: o.AllowHTTP,
 		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{policy.DoorTransport, declined},
 	}
 }

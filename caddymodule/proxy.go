@@ -17,6 +17,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
 )
@@ -183,8 +184,7 @@ func (h *Proxy) open(t *tenant) error {
 			Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
-			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
-			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP,
+			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Protocols: protocol.Spoken(h.ChallengeHeaders...), AllowHTTP: h.AllowHTTP,
 			Observer:    doorObserver{policy.DoorProxy, t.declined},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},

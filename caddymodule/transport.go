@@ -23,9 +23,9 @@ import (
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
-	"github.com/purserpay/purser/x402"
 )
 
 // Transport is a transport of reverse_proxy that pays. Requests go out as through Caddy's
@@ -266,8 +266,7 @@ func (h *Transport) serves(ctx context.Context, host string) bool {
 // pass sends a request that must not be paid for.
 func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error) {
 	resp, err := h.paying.RoundTrip(req)
-	if err != nil || resp.StatusCode != http.StatusPaymentRequired ||
-		req.Header.Get(x402.HeaderSignature) != "" || req.Header.Get(x402.HeaderV1Payment) != "" {
+	if err != nil || resp.StatusCode != http.StatusPaymentRequired || protocol.Spoken().Carries(req.Header) {
 		return resp, err
 	}
 	why := proxy.Explain(x.declined)

@@ -24,6 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol"
 )
 
 // Options configures the API. Payer and Books are required.
@@ -50,6 +51,8 @@ type Options struct {
 	// LoopbackOnly reports that the listener is bound to loopback. A request for another host name
 	// then comes from a browser that was given a wrong address (DNS rebinding).
 	LoopbackOnly bool
+	// Protocols are the protocols whose challenges and receipts clients may hand in. Default: [protocol.Spoken].
+	Protocols protocol.List
 	// Declined hears of every payment that POST /v1/pay refused; may be nil.
 	Declined func(pay.Decline)
 	// KeyRate bounds the keys that one client address may create per minute. The address is that of
@@ -78,6 +81,7 @@ type API struct {
 	internal   *[sha256.Size]byte
 	closed     bool // registration is closed to callers without that secret
 	settlement pay.Settlement
+	protocols  protocol.List
 	log        *slog.Logger
 	declined   func(pay.Decline) // may be nil
 	now        pay.Clock
@@ -104,13 +108,16 @@ func New(o Options) (*API, error) {
 	}
 	a := &API{
 		payer: o.Payer, books: o.Books, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
-		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, log: o.Logger, now: o.Clock, declined: o.Declined,
+		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, protocols: o.Protocols, log: o.Logger, now: o.Clock, declined: o.Declined,
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	if a.now == nil {
 		a.now = time.Now
+	}
+	if a.protocols == nil {
+		a.protocols = protocol.Spoken()
 	}
 	if a.publicURL != "" && !absoluteURL(a.publicURL) {
 		return nil, errors.New("PURSER_PUBLIC_URL is not an absolute http or https URL")

@@ -58,9 +58,15 @@ func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 		a.tellDeclined(want, err)
 		return reply{}, err
 	}
-	row, payload := attempt.Payment(), attempt.Payload()
+	row := attempt.Payment()
+	spoken := a.protocols.Of(attempt.Payload())
+	if spoken == nil {
+		attempt.Finish(false)
+		return reply{}, fmt.Errorf("payment %s is in a protocol that is not configured here", row.ID)
+	}
+	name, credential := spoken.Credential(attempt.Payload())
 	result := payResult{
-		PaymentSignature: payload.Header(), PaymentHeader: payload.HeaderName(),
+		PaymentSignature: credential, PaymentHeader: name,
 		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
 	}
 	failpoint.Here(failpoint.APIAnswering)
@@ -147,7 +153,7 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	if err != nil {
 		return want, err
 	}
-	if want.Challenge, err = decodeChallenge(header); err != nil {
+	if want.Challenge, err = a.decodeChallenge(header); err != nil {
 		return want, err
 	}
 	want.Door = policy.DoorAPI
@@ -187,7 +193,7 @@ func maxAmount(r *http.Request) (*money.Amount, error) {
 
 // decodeChallenge reads a challenge header. It accepts base64 only: plain JSON, which sellers may
 // send at other doors, would contradict the text of the refusal.
-func decodeChallenge(header string) (x402.Challenge, error) {
+func (a *API) decodeChallenge(header string) (x402.Challenge, error) {
 	header = strings.TrimSpace(header)
 	switch {
 	case header == "":
@@ -195,7 +201,7 @@ func decodeChallenge(header string) (x402.Challenge, error) {
 	case header[0] == '{' || header[0] == '[':
 		return x402.Challenge{}, &pay.HeaderError{Cause: errors.New("not base64")}
 	}
-	c, err := x402.DecodeHeader(header)
+	c, err := a.protocols.Decode(header)
 	if err != nil {
 		return c, &pay.HeaderError{Cause: err}
 	}

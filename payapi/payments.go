@@ -115,7 +115,7 @@ func (a *API) postReceipt(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	receipt, err := x402.DecodeReceipt(value)
+	receipt, err := a.protocols.DecodeReceipt(value)
 	if err != nil {
 		return reply{}, badRequest(textReceipt, err.Error())
 	}

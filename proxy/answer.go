@@ -19,11 +19,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
-
-// paymentHeaders carry the payloads of clients that pay by themselves.
-var paymentHeaders = []string{x402.HeaderSignature, x402.HeaderV1Payment}
 
 // problem is the JSON body of every answer of purser's own.
 type problem struct {
@@ -81,23 +77,12 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	if word := words.ReasonIn(p.SellerSaid); word != "" {
 		told += ". The seller said: " + words.Quote(word)
 	}
-	t.takeChallenge(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told))
+	t.carrier.withhold(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told))
 	h := resp.Header
 	label(h, p)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		setRetryAfter(h, 5*time.Second, t.now()) // the same payload can be sent again
 	}
-}
-
-// takeChallenge puts words of purser's in the place of a seller's challenge. told is for headers.
-func (t *Transport) takeChallenge(req *http.Request, resp *http.Response, p problem, told string) {
-	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
-		resp.Header.Del(name)
-	}
-	_ = resp.Body.Close()
-	setBody(req, resp, p)
-	mark(req, resp.Header, p.Reason, told, told)
-	neverStored(resp.Header)
 }
 
 // hand makes an answer to a payload the client's.

@@ -16,6 +16,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -74,8 +75,9 @@ type Call struct {
 // memo holds the payment of a call, and everything that further sends of its payload need.
 type memo struct {
 	attempt   *pay.Attempt
-	answered  bool // the payload has been answered once
-	ended     bool // the attempt has ended without an answer; the payment has not
+	wire      protocol.Protocol // of its payload
+	answered  bool              // the payload has been answered once
+	ended     bool              // the attempt has ended without an answer; the payment has not
 	challenge x402.Challenge
 	method    string
 	uri       string // path and query: what the payload buys

@@ -18,6 +18,7 @@ import (
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -53,8 +54,9 @@ const (
 	sellerDelivers                   // the end of the body will tell
 )
 
-// decide reads an answer to a payload, or the error of its send. challenged is as for sendPaid.
-func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendTrace, err error) decision {
+// decide reads an answer to a payload, or the error of its send. challenged is as for sendPaid. said is what the
+// answer has said so far.
+func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protocol.Answer, seen *sendTrace, err error) decision {
 	if err != nil {
 		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
 		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
@@ -63,18 +65,19 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendT
 		return d
 	}
 	d := decision{status: resp.StatusCode, left: true}
-	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
-	if has && err != nil {
-		d.notes = append(d.notes, "receipt not readable: "+err.Error())
+	if said.Problem != nil {
+		d.notes = append(d.notes, "receipt not readable: "+said.Problem.Error())
+	}
+	asks := t.carrier.asks(resp)
+	if d.refused = asks || said.Refuses; d.refused {
+		said = t.carrier.refusal(resp, m.wire, t.patience)
+		d.refusal, d.refuses = said.Challenge.Error, said.Found
 	}
 	switch {
-	case d.status == http.StatusPaymentRequired:
-		challenge, found := t.readRefusal(resp)
-		d.refused, d.refusal, d.refuses, d.seller = true, challenge.Error, found || !has, sellerFailed
-		t.hear(&d, m, challenged, resp, challenge, has)
-	case wantsAllowance(resp):
-		challenge, found := t.readRefusal(resp)
-		d.refused, d.refusal, d.refuses = true, challenge.Error, found
+	case asks:
+		d.refuses, d.seller = said.Found || !said.Receipted(), sellerFailed
+		t.hear(&d, m, challenged, resp, said)
+	case d.refused: // for want of something that is the wallet's
 	case d.status >= http.StatusBadRequest:
 		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", d.status))
 		if speaks(resp) {
@@ -86,7 +89,7 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendT
 	default:
 		d.seller, d.later = sellerDelivers, comesLater(m.method, resp)
 	}
-	if has && err == nil && receipt.ErrorReason+receipt.ErrorMessage != "" {
+	if r := said.Receipt; r != nil && r.ErrorReason+r.ErrorMessage != "" {
 		d.said = "" // the receipt says it
 	}
 	if m.repeats && d.seller == sellerFailed { // it may be right about a payload that it has had before
@@ -97,7 +100,8 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, seen *sendT
 
 // hear reads what a 402 to a payload says against it. Words that stood in the 402 before the payment say nothing of
 // one.
-func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, again x402.Challenge, receipted bool) {
+func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, said protocol.Answer) {
+	again := said.Challenge
 	d.said = wordsOf(resp, t.patience)
 	if d.said != "" && d.said == wordsOf(challenged, t.patience) {
 		d.said = ""
@@ -105,39 +109,12 @@ func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, 
 	if told := words.OfSeller(again.Error); told != "" && again.Error != m.challenge.Error && (d.said == told || !strings.HasPrefix(d.said, told)) {
 		d.said = "" // the challenge says it
 	}
-	same := !receipted && d.said == "" && m.sameChallenge(again)
+	same := !said.Receipted() && d.said == "" && m.sameChallenge(again)
 	if same {
 		d.refusal = ""
 	}
 	if d.unseen = unseen(resp.Header, same, same && m.attempt.Payment().IdempotencyKey != ""); d.unseen != "" {
 		d.notes = append(d.notes, d.unseen)
-	}
-}
-
-// wantsAllowance reports whether a seller refuses a payload of Permit2 for want of an allowance, as the
-// reference server does: by 412 instead of 402, with a challenge. The fault is the wallet's.
-func wantsAllowance(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusPreconditionFailed && resp.Header.Get(x402.HeaderRequired) != ""
-}
-
-// readRefusal reads what a seller says in a 402, or such a 412, to a payload. If its body does not end, it is cut
-// off, because the payment's lease must not be kept for ever.
-func (t *Transport) readRefusal(resp *http.Response) (x402.Challenge, bool) {
-	source := resp.Body
-	cut := time.AfterFunc(t.patience, func() { _ = source.Close() })
-	defer cut.Stop()
-	challenge, found, _ := readChallenge(resp, nil)
-	if challenge.Error == "" {
-		challenge, found, _ = readChallenge(resp, t.extra)
-	}
-	return challenge, found
-}
-
-// recordReceipt has the payment take the receipt of an answer. It comes before decide, because a
-// seller can keep the body of a 402 coming, and the receipt must not be lost meanwhile.
-func (m *memo) recordReceipt(resp *http.Response) {
-	if receipt, has, err := x402.ReceiptFromHeader(resp.Header); has && err == nil {
-		m.attempt.Receipt(receipt)
 	}
 }
 

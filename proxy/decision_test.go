@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -56,6 +57,8 @@ func TestDecide(t *testing.T) {
 	} {
 		req := proxytest.Request(t, "GET", "http://shop.test/x", nil)
 		var resp *http.Response
+		var said protocol.Answer
+		c.memo.wire = protocol.X402{}
 		if c.err == nil {
 			resp = &http.Response{StatusCode: c.status, Header: c.header, Body: io.NopCloser(strings.NewReader("{}")), Request: req}
 			if resp.Header == nil {
@@ -65,8 +68,9 @@ func TestDecide(t *testing.T) {
 			if resp, err = guarded(resp); err != nil {
 				t.Fatal(err)
 			}
+			said = w.door.carrier.answer(resp, c.memo.wire)
 		}
-		d := w.door.decide(&c.memo, nil, resp, c.seen, c.err)
+		d := w.door.decide(&c.memo, nil, resp, said, c.seen, c.err)
 		told := slices.EqualFunc(d.notes, c.notes, strings.HasPrefix)
 		if d.seller != c.seller || d.left != c.left || d.refuses != c.refuses || !told {
 			t.Errorf("%s: %+v", name, d)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/conns"
@@ -27,6 +26,9 @@ import (
 // errCallerUnknown reports that purser would not notice the client leaving. A payment for a client
 // that has left is lost to it, and its repeat would be taken for a second purchase.
 var errCallerUnknown = errors.New("the end of the client's request cannot be seen")
+
+// errOtherProtocol reports an earlier payment in a protocol that this door does not speak.
+var errOtherProtocol = errors.New("the earlier payment is in a protocol that is not configured here")
 
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
@@ -71,7 +73,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	want := pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew, Retried: call.Retried,
-		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum, Plain: m.body.plain}, OnlyRepeat: failing != nil || m.onlyRepeat,
+		MaxAmount: call.MaxAmount, HTTP: t.carrier.identity(req, asked, m.body), OnlyRepeat: failing != nil || m.onlyRepeat,
 		Approved: call.approved, Redirects: m.placed, LedFrom: call.strayed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
 	}
 	if call.Dry {
@@ -95,65 +97,24 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		giveBack()
 	}
 	t.redirects.buys(call.Key.ID, m.placed)
+	if m.wire = t.protocols.Of(a.Payload()); m.wire == nil {
+		err = errOtherProtocol
+	} else {
+		err = m.wire.Room(req.Header)
+	}
+	if err != nil {
+		a.Abandon(err.Error())
+		return err
+	}
 	m.attempt, m.ended = a, false
 	call.memo = m
 	return nil
-}
-
-// askedURL returns the URL that repeats of the call are recognized by. It is the same for all attempts,
-// so that a further one finds the payment of the first.
-func (c *Call) askedURL(req *http.Request) string {
-	if c.asked == "" && c.URL != nil {
-		c.asked = c.URL()
-	}
-	if c.asked == "" {
-		c.asked = bookedURL(req.URL)
-	}
-	return c.asked
 }
 
 // matches reports whether the payload may be sent with this request as well. The host may
 // differ: load balancers try several.
 func (m *memo) matches(req *http.Request) bool {
 	return m.method == methodOf(req) && m.uri == req.URL.RequestURI()
-}
-
-func methodOf(req *http.Request) string { return cmp.Or(req.Method, http.MethodGet) }
-
-// maxBooked bounds what the books keep of a URL.
-const maxBooked = 8 << 10
-
-// short cuts a booked URL that is too long: the query first, then the path as well. It escapes bytes
-// beyond UTF-8. Repeats are recognized by the whole URL as it came.
-func short(u *url.URL, booked string) string {
-	c := *u
-	c.RawQuery, c.ForceQuery = "", false
-	if len(booked) > maxBooked {
-		booked = bookedURL(&c)
-	}
-	if len(booked) > maxBooked {
-		c.Path, c.RawPath = "/", ""
-		booked = bookedURL(&c)
-	}
-	if utf8.ValidString(booked) {
-		return booked
-	}
-	var text strings.Builder // a query may have any bytes
-	for _, b := range []byte(booked) {
-		if b < utf8.RuneSelf {
-			text.WriteByte(b)
-		} else {
-			fmt.Fprintf(&text, "%%%02X", b)
-		}
-	}
-	return text.String()
-}
-
-// bookedURL returns a request's URL as it goes into the books.
-func bookedURL(u *url.URL) string {
-	c := *u
-	c.User, c.Fragment, c.RawFragment = nil, "", ""
-	return c.String()
 }
 
 // holdOrRefuse answers a 402 that is not paid because of err. If a person must approve the payment, it

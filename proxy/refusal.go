@@ -35,7 +35,7 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 	if !why.resets.IsZero() {
 		setRetryAfter(resp.Header, max(time.Second, why.resets.Sub(t.now())), t.now())
 	}
-	why.into(req, resp, t.patience)
+	t.carrier.explain(req, resp, why, t.patience)
 	t.logDeclined(req, why, cause)
 	return resp, ResultDeclined, nil
 }
@@ -180,7 +180,7 @@ func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reas
 	why.Detail = printable(why.Detail)
 	t.tellDeclined(req, why.Reason, why.Detail, pay.PriceOf(err), nil)
 	t.logDeclined(req, why, err)
-	t.takeChallenge(req, resp, problem{Error: notPaid + why.Detail, Reason: why.Reason, Detail: why.Detail}, why.Detail)
+	t.carrier.withhold(req, resp, problem{Error: notPaid + why.Detail, Reason: why.Reason, Detail: why.Detail}, why.Detail)
 	return resp, ResultDeclined, nil
 }
 

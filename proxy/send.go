@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/protocol"
 )
 
 // SendError reports that the payload of a payment has left, or may have, and no answer came back.
@@ -54,12 +54,16 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		closeBody(resp)
 		resp, seen, err = t.send(req, call)
 	}
+	var said protocol.Answer
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
 		m.answered = true
-		m.recordReceipt(resp)
+		// A seller can keep the body of a 402 coming, and the receipt must not be lost meanwhile.
+		if said = t.carrier.answer(resp, m.wire); said.Receipt != nil {
+			m.attempt.Receipt(*said.Receipt)
+		}
 	}
-	d := t.decide(m, challenged, resp, seen, err)
+	d := t.decide(m, challenged, resp, said, seen, err)
 	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.ended = true
@@ -190,11 +194,6 @@ func (t *Transport) paid(req *http.Request, call *Call, seen *sendTrace, ctx con
 	t.observer.Propagate(out.Context(), out.Header)
 	call.cookies.send(out)
 	notCached(out.Header)
-	payload := m.attempt.Payload()
-	if m.slim != nil {
-		payload = *m.slim
-	}
-	out.Header.Set(payload.HeaderName(), payload.Header())
 	out.Trailer = req.Trailer // filled in while the body was read
 	out.GetBody = nil
 	switch {
@@ -224,6 +223,11 @@ func (t *Transport) paid(req *http.Request, call *Call, seen *sendTrace, ctx con
 			}
 		}
 	}
+	payload := m.attempt.Payload()
+	if m.slim != nil {
+		payload = *m.slim
+	}
+	t.carrier.attach(out, m.wire, payload)
 	return out, nil
 }
 
@@ -441,24 +445,24 @@ const longHeader = 4 << 10
 // gave it, and nothing of a payment. Servers such as HAProxy say no more than 400 on a page of theirs: then that is
 // likely if the payment's header is long.
 func (t *Transport) headerTooLarge(m *memo, resp *http.Response) bool {
-	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, x402.HeaderResponse, x402.HeaderV1Response}) {
-		if resp.Header.Get(name) != "" {
-			return false
-		}
-	}
 	switch resp.StatusCode {
-	case http.StatusRequestHeaderFieldsTooLarge:
-		return true
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, 494: // nginx has a status of its own
+	case http.StatusRequestHeaderFieldsTooLarge, http.StatusBadRequest, http.StatusRequestEntityTooLarge, 494: // nginx has a status of its own
 	default:
 		return false
+	}
+	if t.carrier.answer(resp, m.wire).Speaks {
+		return false
+	}
+	if resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
+		return true
 	}
 	text := strings.ToLower(resp.Status) + " " + string(bytes.ToLower(t.page(resp)))
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if long := len(m.attempt.Payload().Header()) > longHeader; long && has("invalid http request") ||
+	_, credential := m.wire.Credential(m.attempt.Payload())
+	if long := len(credential) > longHeader; long && has("invalid http request") ||
 		long && kind == "text/html" && (resp.StatusCode == http.StatusBadRequest || m.body.size == 0) {
 		return true
 	}

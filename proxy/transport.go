@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/protocol"
 )
 
 // Transport is an http.RoundTripper that pays. If the answer to a request is an x402 challenge, it
@@ -45,7 +45,8 @@ type Transport struct {
 	next      http.RoundTripper
 	door      policy.Door
 	spool     *spooler
-	extra     []string
+	protocols protocol.List
+	carrier   carrier
 	plain     plainRule
 	gate      *admission.Gate // for deciding and journaling, by key
 	sellers   *sellers
@@ -72,7 +73,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error) {
 	call := callOf(req.Context())
 	// A URL without a host of its own could be booked, and judged, as another one.
-	if call == nil || carriesPayment(req.Header) || req.URL.Opaque != "" {
+	if call == nil || t.protocols.Carries(req.Header) || req.URL.Opaque != "" {
 		return t.pass(req, new(sendTrace))
 	}
 	call.mu.Lock()
@@ -152,7 +153,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 	if resp.StatusCode >= http.StatusBadRequest && !m.ended {
 		m.unanswered()
 	}
-	if resp.StatusCode == http.StatusPaymentRequired {
+	if t.carrier.asks(resp) {
 		t.withhold(req, resp, m.attempt.Payment(), m.earlier, "", "402 to another request of a paid call")
 		result = ResultDeclined
 	}
@@ -181,7 +182,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 
 // payAnswer pays for the answer to an unpaid request, if that is a challenge.
 func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, bodiless bool) (*http.Response, string, error) {
-	if resp.StatusCode != http.StatusPaymentRequired {
+	if !t.carrier.asks(resp) {
 		call.arrival.Decided()
 		call.giveUp(resp)
 		t.redirects.answered(req, call, resp)
@@ -191,7 +192,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		return resp, ResultPassed, nil
 	}
 	call.cookies.take(req, resp)
-	challenge, found, problem := readChallenge(resp, t.extra)
+	challenge, found, problem := t.carrier.offers(req, resp)
 	if !found && bodiless && isPaywall(req, resp) {
 		resp, seen, challenge, found, problem = t.behindPaywall(req, call, resp, seen)
 	}
@@ -219,13 +220,13 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		}
 		if signed != nil {
 			closeBody(resp)
-			if resp = signed; resp.StatusCode != http.StatusPaymentRequired {
+			if resp = signed; !t.carrier.asks(resp) {
 				call.giveUp(resp)
 				t.redirects.answered(req, call, resp)
 				return resp, ResultSignedIn, nil
 			}
 			call.cookies.take(req, resp)
-			if challenge, found, problem = readChallenge(resp, t.extra); !found {
+			if challenge, found, problem = t.carrier.offers(req, resp); !found {
 				return t.declineForeign(req, resp)
 			}
 		}
@@ -253,7 +254,9 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	}
 	if err != nil {
 		if problem != nil && pay.Code(err) == pay.CodeHeader {
-			err = &pay.HeaderError{Cause: problem}
+			if err = problem; pay.Code(problem) != pay.CodeUnsupported {
+				err = &pay.HeaderError{Cause: problem}
+			}
 		}
 		return t.holdOrRefuse(req, call, resp, err)
 	}
@@ -265,11 +268,6 @@ func (c *Call) giveUp(resp *http.Response) {
 	if resp.StatusCode < http.StatusBadRequest {
 		c.body.release()
 	}
-}
-
-// carriesPayment reports whether the client pays by itself.
-func carriesPayment(h http.Header) bool {
-	return slices.ContainsFunc(paymentHeaders, func(name string) bool { return len(h.Values(name)) > 0 })
 }
 
 // withBody returns req with another body; req itself if there is none.
@@ -323,8 +321,8 @@ type PayOptions struct {
 	// Admission bounds how many payments are decided on and journaled at once.
 	Admission admission.Options
 
-	// ChallengeHeaders are more response headers that may hold a challenge.
-	ChallengeHeaders []string
+	// Protocols are the protocols in which sellers may ask for money. Default: [protocol.Spoken].
+	Protocols protocol.List
 	// AllowHTTP are hosts ("name" or "name:port") that may be paid over plain http although
 	// their address is public.
 	AllowHTTP []string
@@ -357,6 +355,9 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	if o.Clock == nil {
 		o.Clock = failpoint.Now
 	}
+	if o.Protocols == nil {
+		o.Protocols = protocol.Spoken()
+	}
 	o.Observer, o.Logger = cmp.Or(o.Observer, Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	plain, err := newPlainRule(o.AllowHTTP, o.MayPayPlain)
 	if err != nil {
@@ -367,7 +368,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 		return nil, err
 	}
 	return &Transport{
-		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, policy.DoorProxy), spool: spool, extra: o.ChallengeHeaders, plain: plain,
+		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, policy.DoorProxy), spool: spool, protocols: o.Protocols, carrier: httpCarrier{o.Protocols}, plain: plain,
 		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock), proofs: newProofs(o.Clock),
 		observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
 	}, nil

@@ -107,7 +107,14 @@ type Payload struct {
 	JSON    json.RawMessage
 }
 
-// Payload joins the echoed parts with the signed authorization. It fails when they cannot be sent.
+// OtherProtocols is the first version that belongs to another protocol than x402.
+const OtherProtocols = 100
+
+// hasForm2 reports whether payloads of a version have the members of version 2.
+func hasForm2(version int) bool { return version == 2 || version >= OtherProtocols }
+
+// Payload joins the echoed parts with the signed authorization. It fails when they cannot be sent. Versions
+// of other protocols have the form of version 2, for them to put into their own words.
 // It writes the text by itself: json.Marshal would compact and escape the echoed parts.
 func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	accepted, err := readObject(o.Accepted)
@@ -123,9 +130,9 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 		return Payload{}, fmt.Errorf("encode payload: %w", err)
 	}
 	parts := object{{"scheme", scheme}, {"network", network}, {"payload", signed}}
-	switch o.Version {
-	case 1:
-	case 2:
+	switch {
+	case o.Version == 1:
+	case hasForm2(o.Version):
 		for _, part := range []json.RawMessage{o.Resource, o.Extensions} {
 			if part != nil && !json.Valid(part) {
 				return Payload{}, errors.New("encode payload: the offer is not valid JSON")
@@ -153,7 +160,7 @@ func signedJSON(o Offer, accepted object, a Authorization, s Signature) ([]byte,
 		return nil, fmt.Errorf("unknown %s", a.Rail)
 	case !a.Rail.Permit2():
 		return appendSigned(room, a, s), nil
-	case o.Version != 2:
+	case !hasForm2(o.Version):
 		return nil, fmt.Errorf("x402Version %d does not have %s", o.Version, a.Rail)
 	}
 	token, err := parsed(accepted, "asset", ParseAddress)

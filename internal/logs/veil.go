@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+
+	"github.com/purserpay/purser/protocol"
 )
 
 // secretHeaders lists the headers of requests and answers that hold keys and payments.
-var secretHeaders = []string{
-	"X-Api-Key", "X-Internal-Secret", "Payment-Signature", "X-Payment", "Sign-In-With-X", "Payment-Response", "X-Payment-Response",
-}
+var secretHeaders = append([]string{"X-Api-Key", "X-Internal-Secret"}, protocol.Spoken().Secrets()...)
 
 // proxyCredentials names the header that Caddy's logs hide unless log_credentials is on.
 const proxyCredentials = "Proxy-Authorization"

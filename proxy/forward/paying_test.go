@@ -17,6 +17,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	wire "github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
@@ -206,7 +207,7 @@ func TestDeclines(t *testing.T) {
 // A challenge may come in another header. A challenge in a header counts, whatever the body says.
 func TestChallengeHeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.forward.ChallengeHeaders = []string{"X-Pay-Me"} })
+	w := newWorld(t, func(s *setup) { s.forward.Protocols = wire.Spoken("X-Pay-Me") })
 	for _, name := range []string{"X-Pay-Me", x402.HeaderRequired} {
 		s := proxytest.Challenges(t, func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set(name, proxytest.V2Challenge("10000", "http://x/", ""))

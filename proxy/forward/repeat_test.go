@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	wire "github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
@@ -146,7 +147,7 @@ func TestIdempotencyKeyReused(t *testing.T) {
 func TestPaidNotDelivered(t *testing.T) {
 	t.Parallel()
 	for _, v1 := range []bool{false, true} {
-		w := newWorld(t, func(s *setup) { s.forward.ChallengeHeaders = []string{"X-Pay-Me"} })
+		w := newWorld(t, func(s *setup) { s.forward.Protocols = wire.Spoken("X-Pay-Me") })
 		s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = v1 })
 		s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) {
 			rw.Header().Set("X-Pay-Me", proxytest.V2Challenge("10000", "http://x/", ""))

@@ -42,6 +42,12 @@ var forbidden = []struct {
 		[]string{module + "treasury", module + "limits"},
 	},
 	{
+		// The words of sellers and clients, below the doors.
+		[]string{"protocol"},
+		false,
+		[]string{module + "pay", module + "proxy", module + "payapi", module + "caddymodule", "github.com/caddyserver/"},
+	},
+	{
 		[]string{"treasury", "limits"},
 		false,
 		[]string{
