@@ -10,7 +10,6 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/metrics"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 )
@@ -144,8 +143,8 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 }
 
 // keys makes and finds the operator's keys.
-func (a *App) keys(b *books.Books) operatorkeys.Keys {
-	return operatorkeys.Keys{Books: b, Network: a.settings.networks[0].Name, Log: a.log}
+func (a *App) keys(b *books.Books) books.OperatorKeys {
+	return books.OperatorKeys{Books: b, Network: a.settings.networks[0].Name, Log: a.log}
 }
 
 // ensureKey makes the key that an option names known, with a wallet.

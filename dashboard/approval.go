@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/dashboard/session"
-	"github.com/purserpay/purser/internal/approvals"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/money"
@@ -65,7 +65,7 @@ func (d *dashboard) ofApproval(serve func(*http.Request, visit, pay.Approval) (a
 	}
 }
 
-func (d *dashboard) desk() approvals.Desk { return approvals.Desk{Payer: d.Payer, Books: d.Books} }
+func (d *dashboard) desk() books.Desk { return books.Desk{Payer: d.Payer, Books: d.Books} }
 
 // approval serves GET /dashboard/approvals/{id}. The page polls it with ?seen= and the state that it
 // shows, and is reloaded when that has changed.
@@ -274,7 +274,7 @@ func lateText(a pay.Approval) string {
 	return "Your answer changed nothing: another person has answered first."
 }
 
-func saidOf(do string, done approvals.Answered) said {
+func saidOf(do string, done books.Answered) said {
 	switch {
 	case do == "deny":
 		return saidDenied

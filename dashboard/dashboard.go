@@ -22,7 +22,6 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
@@ -42,7 +41,7 @@ type Options struct {
 	// of the request.
 	PublicURL string
 	// OperatorKeys makes the wallets of keys that an operator makes.
-	OperatorKeys operatorkeys.Keys
+	OperatorKeys books.OperatorKeys
 	// Issuer is the identity provider that signs people in, "" without one.
 	Issuer string
 	// ApprovalLinks checks the links that answer one approval without a session. Nil: there are none.

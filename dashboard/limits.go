@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/declines"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -218,10 +218,10 @@ func (d *dashboard) changeLimits(r *http.Request, v visit, k pay.Key) (answer, e
 }
 
 // ownPolicy returns the policy to store: nil if it sets nothing. The exec key keeps its doors; see
-// [operatorkeys.ExecPolicy].
+// [books.ExecPolicy].
 func ownPolicy(k pay.Key, pol policy.Policy) *policy.Policy {
 	if k.Exec && len(pol.Doors) == 0 {
-		pol.Doors = operatorkeys.ExecPolicy().Doors
+		pol.Doors = books.ExecPolicy().Doors
 	}
 	if len(typedOf(pol)) == 0 {
 		return nil

@@ -27,7 +27,6 @@ import (
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -125,7 +124,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		t.Fatal(err)
 	}
 	s.pages.Payer, s.pages.Books = w.payer, w.books
-	s.pages.OperatorKeys = operatorkeys.Keys{Books: w.books, Network: "base", Log: log}
+	s.pages.OperatorKeys = books.OperatorKeys{Books: w.books, Network: "base", Log: log}
 	h, err := dashboard.New(s.pages)
 	if err != nil {
 		t.Fatal(err)

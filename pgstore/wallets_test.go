@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/pgtest"
 	"github.com/purserpay/purser/pgstore"
 	"github.com/purserpay/purser/signer"
@@ -30,7 +29,7 @@ func TestNodesMakeOneWallet(t *testing.T) {
 	t.Parallel()
 	if url := os.Getenv("PURSER_TEST_NODE"); url != "" { // a node of its own
 		d := node(t, pgstore.Options{URL: url})
-		k := operatorkeys.Keys{Books: booksOf(t, d), Network: "base", Log: slog.New(slog.DiscardHandler)}
+		k := books.OperatorKeys{Books: booksOf(t, d), Network: "base", Log: slog.New(slog.DiscardHandler)}
 		key, err := k.Ensure(t.Context(), "PURSER_KEY", os.Getenv("PURSER_TEST_SECRET"), "deployment")
 		if err == nil {
 			err = k.Deploy(t.Context(), key)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/purserpay/purser/internal/approvals"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -141,7 +140,7 @@ func (p *Purser) answerApproval(r *http.Request, want NewAnswer) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	desk := approvals.Desk{Payer: p.Payer, Books: p.Books}
+	desk := books.Desk{Payer: p.Payer, Books: p.Books}
 	done, err := desk.Answer(r.Context(), pay.ApprovalAnswering{ID: a.ID, Answer: want.Answer, Reason: want.Reason, At: p.Books.Now()}, want.RaiseLimit)
 	if errors.Is(err, pay.ErrApprovalClosed) {
 		return nil, Errorf(http.StatusConflict, "%s", p.closed(r.Context(), a.ID))

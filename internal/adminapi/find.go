@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
@@ -118,7 +118,7 @@ func quotedLabel(label string) string {
 // find returns a key by its id, or the exec key by "exec". A label or an id's prefix finds a key if it
 // fits no other key. Clients choose labels, so purser never decides between two keys.
 func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
-	if name == operatorkeys.ExecLabel {
+	if name == books.ExecLabel {
 		if k, err = p.Keys.FindExec(ctx); errors.Is(err, pay.ErrKeyNotFound) {
 			return k, Errorf(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
 		}

@@ -28,7 +28,6 @@ import (
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/keystore"
 	"github.com/purserpay/purser/internal/notices"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -51,7 +50,7 @@ type Purser struct {
 	Since    time.Time // when it was opened
 	Chain    pay.Chain // nil without an RPC
 	Networks []x402.Network
-	Keys     operatorkeys.Keys
+	Keys     books.OperatorKeys
 	Log      *slog.Logger
 
 	Rotator        Rotator

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -175,7 +174,7 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return created{createdKey(operatorkeys.Access{Key: key, Secret: secret, Wallet: wallet})}, nil
+	return created{createdKey(books.Access{Key: key, Secret: secret, Wallet: wallet})}, nil
 }
 
 func (p *Purser) createExec(r *http.Request, want NewKey) (any, error) {
@@ -192,7 +191,7 @@ func (p *Purser) createExec(r *http.Request, want NewKey) (any, error) {
 	return created{createdKey(made)}, nil
 }
 
-func createdKey(a operatorkeys.Access) CreatedKey {
+func createdKey(a books.Access) CreatedKey {
 	answer := CreatedKey{
 		Key: a.Secret, ID: a.Key.ID, Label: a.Key.Label, Network: a.Wallet.Network, Wallet: a.Wallet.ID, Lent: a.Wallet.KeyID != a.Key.ID,
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
@@ -36,12 +36,12 @@ func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error
 }
 
 func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) (*policy.Policy, error)) (any, error) {
-	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
+	if err := books.Changes.Acquire(r.Context(), 1); err != nil {
 		return nil, err
 	}
-	defer operatorkeys.Changes.Release(1)
+	defer books.Changes.Release(1)
 	id := r.PathValue("id")
-	if id == operatorkeys.ExecLabel {
+	if id == books.ExecLabel {
 		if _, err := p.Keys.MakeExec(r.Context()); err != nil {
 			return nil, err
 		}
@@ -59,9 +59,9 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 		return nil, err
 	}
 	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
-		// Off REST, unless it names doors: see [operatorkeys.ExecPolicy].
+		// Off REST, unless it names doors: see [books.ExecPolicy].
 		if pol = cmp.Or(pol, new(policy.Policy)); len(pol.Doors) == 0 {
-			pol.Doors = operatorkeys.ExecPolicy().Doors
+			pol.Doors = books.ExecPolicy().Doors
 		}
 	}
 	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {

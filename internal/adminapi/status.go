@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -87,7 +87,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 		s.Notices = p.failingNotices(r.Context())
 	}
 	for _, k := range replaced {
-		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, operatorkeys.RevokeCommand(k.ID)})
+		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, books.RevokeCommand(k.ID)})
 	}
 	if r.URL.Query().Get("quotas") == "true" {
 		if s.Quotas, err = p.Quotas(r.Context()); err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/feed"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -94,7 +93,7 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 	w.must(err)
 	w.Purser = &adminapi.Purser{
 		Payer: payer, Books: kept, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
-		Keys:           operatorkeys.Keys{Books: kept, Network: "base", Log: log},
+		Keys:           books.OperatorKeys{Books: kept, Network: "base", Log: log},
 		DashboardURL:   func() string { return "http://127.0.0.1:8402/dashboard" },
 		DashboardLinks: session.NewLinks(w.now),
 		ProxyURL:       func() string { return "" }, Root: func() []byte { return nil },

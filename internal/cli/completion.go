@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/internal/books"
 )
 
 // A shell that completes a line waits for these.
@@ -53,7 +53,7 @@ func ids[T any](env *Env, name string, ask url.Values, row func(T) (id, what str
 
 func (env *Env) keyIDs() cobra.CompletionFunc {
 	row := func(k adminapi.Key) (id, what string) { return k.ID, k.Label }
-	return ids(env, "keys", url.Values{}, row, operatorkeys.ExecLabel)
+	return ids(env, "keys", url.Values{}, row, books.ExecLabel)
 }
 
 // walletIDs completes ids of wallets: of deleted ones if deleted is "true".

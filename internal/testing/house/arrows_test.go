@@ -88,7 +88,7 @@ var forbidden = []struct {
 		[]string{module + "boltstore", "go.etcd.io/bbolt"},
 	},
 	{
-		[]string{"internal/adminapi", "internal/operatorkeys", "internal/logs"},
+		[]string{"internal/adminapi", "internal/logs"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/jackc/pgx/", module + "boltstore", module + "pgstore",

@@ -1,22 +1,19 @@
-// Package approvals serves the people who answer payments that wait for an approval: it answers one,
-// and raises the limit that held it. The pay core decides what an answer means.
-package approvals
+package books
 
 import (
 	"context"
 	"errors"
 
-	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
 
-// Desk answers approvals for the surfaces that people use.
+// Desk serves the people who answer payments that wait for an approval: it answers one, and raises the
+// limit that asked for it. The pay core decides what an answer means.
 type Desk struct {
 	Payer *pay.Payer
-	Books *books.Books
+	Books *Books
 }
 
 // Answered holds what became of an answer.
@@ -66,10 +63,10 @@ const raiseTries = 5
 // raise lets the key of an approval pay this price without one. It returns the new limit, nil if there
 // is nothing to raise.
 func (d Desk) raise(ctx context.Context, a pay.Approval) (*money.Amount, error) {
-	if err := operatorkeys.Changes.Acquire(ctx, 1); err != nil {
+	if err := Changes.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer operatorkeys.Changes.Release(1)
+	defer Changes.Release(1)
 	for n := 1; ; n++ {
 		k, err := d.Books.Key(ctx, a.KeyID)
 		if err != nil || d.Raisable(k, a) == nil {
@@ -80,7 +77,7 @@ func (d Desk) raise(ctx context.Context, a pay.Approval) (*money.Amount, error) 
 			pol = *k.Policy
 		}
 		if k.Exec && len(pol.Doors) == 0 {
-			pol.Doors = operatorkeys.ExecPolicy().Doors
+			pol.Doors = ExecPolicy().Doors
 		}
 		price := a.Terms.Amount
 		pol.RequireApprovalAbove = policy.CapOf(price)

@@ -1,11 +1,10 @@
-package operatorkeys
+package books
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -26,7 +25,7 @@ type Access struct {
 }
 
 // Exec finds the exec key, or makes it. Calls at the same time make one key.
-func (k Keys) Exec(ctx context.Context) (Access, error) {
+func (k OperatorKeys) Exec(ctx context.Context) (Access, error) {
 	if err := Changes.Acquire(ctx, 1); err != nil {
 		return Access{}, err
 	}
@@ -35,15 +34,15 @@ func (k Keys) Exec(ctx context.Context) (Access, error) {
 }
 
 // MakeExec is Exec for callers that hold [Changes].
-func (k Keys) MakeExec(ctx context.Context) (Access, error) {
-	a, err := k.makeExec(pay.WithActorIfNone(ctx, Configured))
+func (k OperatorKeys) MakeExec(ctx context.Context) (Access, error) {
+	a, err := k.makeExec(pay.WithActorIfNone(ctx, configured))
 	if err != nil {
 		return Access{}, fmt.Errorf("exec key: %w", err)
 	}
 	return a, nil
 }
 
-func (k Keys) makeExec(ctx context.Context) (a Access, err error) {
+func (k OperatorKeys) makeExec(ctx context.Context) (a Access, err error) {
 	a.Key, a.Secret, err = k.Books.ExecSecret(ctx)
 	if errors.Is(err, pay.ErrKeyNotFound) {
 		return k.createExec(ctx)
@@ -55,8 +54,8 @@ func (k Keys) makeExec(ctx context.Context) (a Access, err error) {
 }
 
 // createExec makes an exec key in the place of none, or of a revoked one.
-func (k Keys) createExec(ctx context.Context) (a Access, err error) {
-	a.Key, a.Secret, err = k.Books.CreateKey(ctx, books.KeyRequest{Label: ExecLabel, Policy: ExecPolicy(), Operator: true, Exec: true})
+func (k OperatorKeys) createExec(ctx context.Context) (a Access, err error) {
+	a.Key, a.Secret, err = k.Books.CreateKey(ctx, KeyRequest{Label: ExecLabel, Policy: ExecPolicy(), Operator: true, Exec: true})
 	if errors.Is(err, pay.ErrKeyExists) { // another node was first
 		a.Key, a.Secret, err = k.Books.ExecSecret(ctx)
 	}
@@ -67,7 +66,7 @@ func (k Keys) createExec(ctx context.Context) (a Access, err error) {
 }
 
 // ReplaceExec makes another exec key, after the one before was revoked: pay.ErrKeyExists.
-func (k Keys) ReplaceExec(ctx context.Context) (Access, error) {
+func (k OperatorKeys) ReplaceExec(ctx context.Context) (Access, error) {
 	if err := Changes.Acquire(ctx, 1); err != nil {
 		return Access{}, err
 	}
@@ -83,4 +82,4 @@ func (k Keys) ReplaceExec(ctx context.Context) (Access, error) {
 }
 
 // FindExec returns the exec key if it has been made: pay.ErrKeyNotFound.
-func (k Keys) FindExec(ctx context.Context) (pay.Key, error) { return k.Books.ExecKey(ctx) }
+func (k OperatorKeys) FindExec(ctx context.Context) (pay.Key, error) { return k.Books.ExecKey(ctx) }
