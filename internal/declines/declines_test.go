@@ -80,7 +80,7 @@ func TestEveryReason(t *testing.T) {
 	t.Parallel()
 	given := map[string]bool{}
 	for dir, find := range map[string]func(ast.Node, map[string]bool){
-		"../../pay": rules, "../../proxy": declined, "../../caddymodule": declined,
+		"../../pay": rules, "../../policy": rules, "../../proxy": declined, "../../caddymodule": declined,
 	} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
@@ -136,7 +136,11 @@ func TestEveryReason(t *testing.T) {
 func rules(n ast.Node, into map[string]bool) {
 	switch n := n.(type) {
 	case *ast.CallExpr:
-		if f, is := n.Fun.(*ast.Ident); is && slices.Contains([]string{"refusedBy", "tooDear"}, f.Name) {
+		f, is := n.Fun.(*ast.Ident)
+		if s, selects := n.Fun.(*ast.SelectorExpr); selects {
+			f, is = s.Sel, true
+		}
+		if is && slices.Contains([]string{"refusedBy", "refuse", "TooDear"}, f.Name) {
 			literal(n.Args[0], into)
 		}
 	case *ast.KeyValueExpr:
