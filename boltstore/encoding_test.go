@@ -59,7 +59,7 @@ func everyStoredValue() map[string]any {
 				From: x402.Address{0xf0}, To: x402.Address{0x70}, Value: seven, ValidAfter: 1, ValidBefore: uint64(second(60).Unix()), Nonce: x402.Nonce{0x0c},
 				Rail: x402.RailUpto, Facilitator: x402.Address{0xfa},
 			},
-			Attempt: 2, Signature: &sig,
+			Attempt: 2, Bound: true, Signature: &sig,
 			State: pay.Settled, Refused: true, RefusedAt: pay.StageSettle, Doubted: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true,
 			Closed: second(2), Failed: true,
 			Resolution: &pay.Resolution{At: second(3), By: "olga", As: pay.Void, Reason: "asked the seller", Proven: true},

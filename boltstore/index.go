@@ -50,7 +50,7 @@ func entries(p *pay.Payment) []indexEntry {
 	if p.Attempt > 0 {
 		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), encodeNumber(int64(p.Attempt)), p.ID)
 	}
-	if p.Reconciled {
+	if p.Reconciled || p.Bound {
 		add(noncesBucket, string(p.Authorization.Nonce[:]), p.ID)
 	}
 	if p.HoldsHost() {

@@ -50,7 +50,7 @@ var (
 	livingBucket       = []byte("payments_living")   // key id, SHA-256 of the idempotency key, payment id -> nothing; only attempts that live, of which the last one counts
 	transactionsBucket = []byte("payments_by_tx")    // transactionKey, payment id -> nothing
 	attemptsBucket     = []byte("attempts")          // key id, SHA-256 of the idempotency key, attempt, payment id -> nothing; stays when the payment is retired. See keepAttempt
-	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of
+	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of, and those that are Bound
 	labelCountsBucket  = []byte("label_counts")      // label -> number of payments that have it
 
 	eventsBucket     = []byte("spend")         // key id, event id -> spend event

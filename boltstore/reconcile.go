@@ -131,19 +131,26 @@ func authorizationOf(p *pay.Payment) usedAuthorization {
 	return usedAuthorization{p.Authorization.From, p.Authorization.Nonce}
 }
 
-// KnowsAuthorization looks for a payment with the same authorization. The indexes find those with the same
-// transaction, and those that reconciling found.
+// KnowsAuthorization looks for a payment with the same authorization, also among those that no index finds.
 func (b reconciling) KnowsAuthorization(p *pay.Payment) (bool, error) {
-	if b.known[authorizationOf(p)] || b.get(paymentsBucket, []byte(p.ID)) != nil {
+	if b.known[authorizationOf(p)] {
 		return true, nil
 	}
-	for _, in := range []struct {
-		bucket []byte
-		prefix []byte
-	}{
-		{transactionsBucket, keyPrefix(transactionKey(p.Transaction))},
-		{noncesBucket, keyPrefix(string(p.Authorization.Nonce[:]))},
-	} {
+	return b.batch.KnowsAuthorization(p)
+}
+
+// KnowsAuthorization looks for a payment with the same authorization. The indexes find those with the same
+// transaction, those that reconciling found, and those whose challenge chose the nonce.
+func (b *batch) KnowsAuthorization(p *pay.Payment) (bool, error) {
+	if b.get(paymentsBucket, []byte(p.ID)) != nil {
+		return true, nil
+	}
+	type lookup struct{ bucket, prefix []byte }
+	in := []lookup{{noncesBucket, keyPrefix(string(p.Authorization.Nonce[:]))}}
+	if p.Transaction != "" {
+		in = append(in, lookup{transactionsBucket, keyPrefix(transactionKey(p.Transaction))})
+	}
+	for _, in := range in {
 		c := b.tx.Bucket(in.bucket).Cursor()
 		for k, _ := c.Seek(in.prefix); bytes.HasPrefix(k, in.prefix); k, _ = c.Next() {
 			q, err := b.Payment(string(k[len(in.prefix):]))

@@ -142,6 +142,14 @@ type Begun struct {
 	Asked    bool
 }
 
+// Made returns the new payment that the call made, or would have made if it was not dry; nil: it made none.
+func (b *Begin) Made(begun Begun) *Payment {
+	if p := begun.Payment; p != nil && b.New != nil && p.ID == b.New.ID && (begun.How == Created || begun.How == Quoted) {
+		return p
+	}
+	return nil
+}
+
 // Ask returns the approval as the store must write it in the transaction of the decision; nil: nothing.
 func (b Begun) Ask() *Approval {
 	if b.How == Created || b.How == Held && b.Asked {
@@ -255,7 +263,9 @@ func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 	p := b.New.Clone()
 	if b.attempt > 0 {
 		p.Attempt = b.attempt
-		p.Authorization.Nonce = v.Nonce(b.KeyID, b.IdempotencyKey, b.attempt)
+		if !p.Bound {
+			p.Authorization.Nonce = v.Nonce(b.KeyID, b.IdempotencyKey, b.attempt)
+		}
 	}
 	changes := j.starts
 	reserve := func(r Reservation) {

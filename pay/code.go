@@ -40,6 +40,7 @@ const (
 	CodeLeaseHeld     ErrorCode = "lease-held"
 	CodeLeaseLost     ErrorCode = "lease-lost"
 	CodeTransaction   ErrorCode = "transaction-known"
+	CodeChallenge     ErrorCode = "challenge-taken"
 	CodeNoAddress     ErrorCode = "no-address"
 	CodeSellerSettles ErrorCode = "seller-settles" // *SellerSettlesError
 	CodeAllowance     ErrorCode = "allowance"      // *AllowanceError

@@ -58,6 +58,9 @@ var (
 	ErrLeaseLost       error = &sentinel{CodeLeaseLost, "lease lost"} // taken over or lapsed; nothing was written
 	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
 	ErrTransactionKnown error = &sentinel{CodeTransaction, "transaction is recorded for another payment"}
+	// ErrChallengeTaken: another payment of the wallet has the nonce that the challenge chose. If a call asks the
+	// seller for a fresh challenge, it can be paid. Nothing was written.
+	ErrChallengeTaken error = &sentinel{CodeChallenge, "another payment has answered this challenge"}
 	// ErrPolicyChanged: the key has another policy or owner, or its organization another plan,
 	// than the call was judged by. Or the wallet that was chosen is not the key's to use any more.
 	ErrPolicyChanged       = errors.New("the key's policy, owner, plan or wallet has changed")

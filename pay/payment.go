@@ -121,6 +121,9 @@ type Payment struct {
 	Authorization x402.Authorization `json:"Authorization"`
 	// Attempt numbers the payments under an idempotency key, from 1. 0: the nonce is random.
 	Attempt uint64 `json:"Attempt,omitempty"`
+	// Bound: the challenge chose the nonce, so purser derives none. No two payments of a wallet may have it:
+	// see [ErrChallengeTaken].
+	Bound bool `json:"Bound,omitempty"`
 	// Signature is kept once known. Signing again yields the same authorization.
 	Signature *x402.Signature `json:"Signature,omitempty"`
 

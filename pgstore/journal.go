@@ -44,6 +44,9 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 			return err
 		},
 	}
+	if p := want.New; p != nil && p.Bound { // keys may share the wallet
+		o.locks = append(o.locks, hashLock(string(p.Authorization.Nonce[:])))
+	}
 	o.granted = func() (*pay.Payment, bool) {
 		if !begun.Leased() {
 			return nil, false
@@ -117,14 +120,19 @@ func (d *DB) on(id string, run func(*state) error) *op {
 	return o
 }
 
+// hashLock names the lock of the transactions and of the bound nonces whose hashes begin alike.
+func hashLock(text string) string {
+	hash := hashed(text)
+	return transactionLock(int(hash[0])<<4 | int(hash[1])>>4)
+}
+
 // claiming adds the lock of the transaction that an outcome claims: payments of different keys must not claim
 // one at the same time.
 func (o *op) claiming(out pay.Outcome) *op {
 	if !out.Claims() {
 		return o
 	}
-	hash := hashed(transactionKey(out.Transaction))
-	name := transactionLock(int(hash[0])<<4 | int(hash[1])>>4)
+	name := hashLock(transactionKey(out.Transaction))
 	if find := o.find; find != nil {
 		o.find = func(ctx context.Context) ([]string, error) {
 			names, err := find(ctx)

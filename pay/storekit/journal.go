@@ -19,6 +19,9 @@ type Journal interface {
 
 	// HasPayment reports whether an id is taken. A store that finds out when it writes may report false.
 	HasPayment(id string) (bool, error)
+	// KnowsAuthorization reports whether a payment has the same id, or the same payer and nonce. Except for
+	// [Reconcile], a store may know only the nonces of payments that are Bound or Reconciled.
+	KnowsAuthorization(p *pay.Payment) (bool, error)
 	// HasEvent reports whether the id of a spend event is taken, like HasPayment. It is asked before PutEvent.
 	HasEvent(e *pay.SpendEvent) (bool, error)
 	// ApprovalByID finds an approval: ErrApprovalNotFound. A new one may be reported so, like HasPayment.
@@ -138,7 +141,7 @@ func Begin(ctx context.Context, tx Journal, b *pay.Begin) (pay.Begun, error) {
 		return pay.Begun{}, err
 	}
 	var c change
-	if err := errors.Join(c.ask(tx, begun, b.Now), c.tell(tx, begun.Notices)); err != nil {
+	if err := errors.Join(free(tx, b.Made(begun)), c.ask(tx, begun, b.Now), c.tell(tx, begun.Notices)); err != nil {
 		return pay.Begun{}, err
 	}
 	if begun.Leased() {
@@ -150,6 +153,19 @@ func Begin(ctx context.Context, tx Journal, b *pay.Begin) (pay.Begun, error) {
 		return pay.Begun{}, err
 	}
 	return begun, nil
+}
+
+// free refuses a new payment whose nonce the challenge chose, if any payment of the wallet has it, even a void
+// one: the chain cannot tell apart payments with one nonce. nil is free.
+func free(tx Journal, p *pay.Payment) error {
+	if p == nil || !p.Bound {
+		return nil
+	}
+	taken, err := tx.KnowsAuthorization(p)
+	if err == nil && taken {
+		err = pay.ErrChallengeTaken
+	}
+	return err
 }
 
 // lease prepares the row that Begin leases to its caller.

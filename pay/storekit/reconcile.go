@@ -12,8 +12,6 @@ import (
 // Reconciling is a transaction that books what a restored store lacks.
 type Reconciling interface {
 	Journal
-	// KnowsAuthorization reports whether a payment has the same id, or the same payer and nonce.
-	KnowsAuthorization(p *pay.Payment) (bool, error)
 	// PutRestored replaces what is to be reconciled.
 	PutRestored(r *pay.Restore) error
 }

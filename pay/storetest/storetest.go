@@ -42,7 +42,7 @@ type Checker interface{ Check(context.Context) error }
 // Run runs the suite. fresh makes the opener of a new, empty store.
 func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 	for name, tests := range map[string]map[string]func(*fixture){
-		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Failures": failureTests, "Repeats": repeatTests,
+		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Bound": boundTests, "Failures": failureTests, "Repeats": repeatTests,
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
 		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests, "Redirects": redirectTests,
