@@ -9,6 +9,9 @@ LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -
 # The linters vet. Here it would take minutes: go test vets all that a test links, once with -race and once without.
 GOTEST   := $(GO) test -vet=off -timeout 25m
 
+# Checkouts in different folders share one build cache.
+export GOFLAGS ?= -trimpath
+
 .PHONY: help build sandbox test test-go test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list

@@ -1,8 +1,9 @@
 package x402
 
 import (
-	"github.com/purserpay/purser/money"
 	"slices"
+
+	"github.com/purserpay/purser/money"
 )
 
 // Permit2 moves tokens that an owner has approved to it, by signed messages.

@@ -1,9 +1,10 @@
 package x402
 
 import (
-	"github.com/purserpay/purser/money"
 	"strconv"
 	"strings"
+
+	"github.com/purserpay/purser/money"
 )
 
 // maxPattern bounds a seller's pattern, in bytes.

@@ -2,8 +2,9 @@ package x402
 
 import (
 	"bytes"
-	"github.com/purserpay/purser/money"
 	"math"
+
+	"github.com/purserpay/purser/money"
 )
 
 // Permit2Use is the use of an authorization, as the data of a call of a proxy tells it.

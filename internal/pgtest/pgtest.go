@@ -98,13 +98,12 @@ func sweep(below string) {
 
 // runs reports whether the server of a folder runs, or belongs to another user.
 func runs(dir string) bool {
-	mark, err := os.Open(filepath.Join(dir, "data", "postmaster.pid")) //nolint:gosec // below a folder for tests
+	mark, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid")) //nolint:gosec // below a folder for tests
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
-	defer mark.Close()
 	var pid int
-	if _, err := fmt.Fscan(mark, &pid); err != nil {
+	if _, err := fmt.Sscan(string(mark), &pid); err != nil {
 		return false
 	}
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
