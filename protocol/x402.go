@@ -26,8 +26,8 @@ func (X402) Carries(h http.Header) bool {
 // Room implements [Protocol]. The fields of x402 have no other use.
 func (X402) Room(http.Header) error { return nil }
 
-// Writes implements [Protocol].
-func (X402) Writes(version int) bool { return version == 1 || version == 2 }
+// Writes implements [Protocol]. A payload that was lost with the books has the version 0.
+func (X402) Writes(version int) bool { return version < x402.OtherProtocols }
 
 // Credential implements [Protocol].
 func (X402) Credential(p x402.Payload) (name, value string) { return p.HeaderName(), p.Header() }
