@@ -74,7 +74,7 @@ func held(t testing.TB, d *DB, keyID string) {
 	}
 	b.PolicyRevision = k.PolicyRevision
 	b.Approval = &pay.Approval{ID: newID(), KeyID: keyID, Terms: b.New.Terms, Purchase: pay.HashOf("purchase"), Created: noon, Expires: noon.Add(time.Hour)}
-	if begun, err := d.Begin(t.Context(), b); err != nil || begun.How != pay.Held {
+	if begun, err := d.Begin(t.Context(), b); err != nil || begun.How != pay.Unapproved {
 		t.Fatalf("got %d, %v", begun.How, err)
 	}
 }

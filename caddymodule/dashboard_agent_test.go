@@ -259,7 +259,7 @@ func heldPayment(t *testing.T, keyID string) string {
 		Now: now, Owner: "test", CallIdentity: pay.CallIdentity{KeyID: keyID, Identity: row.Identity},
 		Judgement: pay.Judgement{Place: place, Policy: &policy.Policy{RequireApprovalAbove: policy.CapOf(money.Amount{})}}, Proposal: pay.Proposal{New: row, Approval: a},
 	})
-	if err != nil || begun.How != pay.Held {
+	if err != nil || begun.How != pay.Unapproved {
 		t.Fatalf("%+v, %v", begun, err)
 	}
 	return a.ID

@@ -17,13 +17,13 @@ const (
 	KeptApprovals       = 1000
 )
 
-// The rules that hold a payment for an approval.
+// The rules by which a payment waits for an approval.
 const (
 	RuleApprovalAbove   = "approval-above"
 	RuleApprovalNewHost = "approval-new-host"
-	// RuleApprovalLookAlike holds a payment to a host that can be taken for another one: see [Suspicion].
+	// RuleApprovalLookAlike stops a payment to a host that can be taken for another one: see [Suspicion].
 	RuleApprovalLookAlike = "approval-look-alike"
-	// RuleApprovalOtherSite holds one whose terms, or whose URL, come from another site.
+	// RuleApprovalOtherSite stops one whose terms, or whose URL, come from another site.
 	RuleApprovalOtherSite = "approval-other-site"
 )
 
@@ -43,7 +43,7 @@ type Approval struct {
 	Currency       string      `json:"Currency"`
 	// Purchase must be that of the repeat: it is made of the key, the request and the terms.
 	Purchase Hash `json:"Purchase"`
-	// Rule holds the payment, for a reason that Detail tells people.
+	// Rule stops the payment, for a reason that Detail tells people.
 	Rule    string    `json:"Rule"`
 	Detail  string    `json:"Detail"`
 	Created time.Time `json:"Created"`
@@ -208,7 +208,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 		a = nil
 	}
 	if ask.Rule == "" && (a == nil || a.State(b.Now) != ApprovalApproved) {
-		return nil // the rules have changed since the call was held
+		return nil // the rules have changed since the call began to wait
 	}
 	if a != nil {
 		switch a.State(b.Now) {
@@ -218,7 +218,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 		case ApprovalDenied:
 			return &ApprovalError{Approval: *a}
 		case ApprovalPending:
-			j.held = a
+			j.unapproved = a
 			return nil
 		case ApprovalUsed, ApprovalExpired: // it is over: see above
 		}
@@ -228,7 +228,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 		err = &ApprovalError{Approval: ask.unasked(), Reason: fmt.Sprintf(
 			"%d payments of this key wait for an approval already, so no person was asked about this one", n)}
 	}
-	j.held = &ask
+	j.unapproved = &ask
 	return err
 }
 
@@ -238,9 +238,9 @@ func (a Approval) changed(now Terms) string {
 	return fmt.Sprintf("the seller asks for %s now; a person has approved %s", words(now), words(a.Terms))
 }
 
-// hold holds the new payment until a person answers. A new approval comes with a notice.
-func (b *Begin) hold(a *Approval) Begun {
-	begun := Begun{How: Held, Approval: a, Asked: a.ID == b.Approval.ID}
+// unapproved says that the new payment waits until a person answers. A new approval comes with a notice.
+func (b *Begin) unapproved(a *Approval) Begun {
+	begun := Begun{How: Unapproved, Approval: a, Asked: a.ID == b.Approval.ID}
 	if begun.Asked && b.KeyName != "" {
 		begun.Notices = []Notice{ApprovalNotice(b.KeyName, *a)}
 	}

@@ -22,7 +22,7 @@ type Attempt struct {
 	revived Verdict  // see Begun.Revived
 	row     *Payment // the last known row
 	payload x402.Payload
-	hold    *hold // nil for a stored answer
+	grip    *grip // nil for a stored answer
 	caller  caller
 
 	shown    bool // a facilitator has seen the payload
@@ -58,14 +58,14 @@ func (a *Attempt) Repeats() bool { return a.how != Created && a.revived != Verdi
 // depart lets the payload leave: after it, purser cannot know what has not been sent. If the
 // caller is gone, the lease is lost or too little validity is left, nothing may be sent.
 func (a *Attempt) depart() error {
-	if a.departed || a.hold == nil {
+	if a.departed || a.grip == nil {
 		return nil
 	}
 	switch {
 	case a.caller.left():
 		a.Abandon(ErrCallerGone.Error())
 		return ErrCallerGone
-	case a.hold.sending.Err() != nil:
+	case a.grip.sending.Err() != nil:
 		a.finish(false, true)
 		// Another process may be sending it. To the caller, the payment is open.
 		return fmt.Errorf("%w: %w", &OpenError{Payment: a.row}, ErrLeaseLost)
@@ -90,7 +90,7 @@ func (a *Attempt) Abandon(reason string) {
 
 // unsent returns the outcome of an attempt that has sent nothing.
 func (a *Attempt) unsent(reason string) Outcome {
-	if a.hold == nil {
+	if a.grip == nil {
 		return Outcome{Reason: reason}
 	}
 	return unsentOutcome(a.how, a.revived, a.shown, a.row.Signature != nil || a.revived != Unclear, reason)
@@ -103,8 +103,8 @@ func (a *Attempt) fresh() bool { return freshPayload(a.how, a.revived, a.row.Ref
 // and is bounded by the configured send timeout, or by least if that is longer.
 func (a *Attempt) SendContext(least time.Duration) (context.Context, context.CancelFunc) {
 	base := context.WithoutCancel(a.caller)
-	if a.hold != nil {
-		base = a.hold.sending
+	if a.grip != nil {
+		base = a.grip.sending
 	}
 	return context.WithTimeout(base, max(least, a.payer.opts.SendTimeout))
 }
@@ -128,7 +128,7 @@ func (a *Attempt) finishOnPanic() {
 // Deliver is Finish for a door that can tell whether the caller has got an answer that was written in full.
 // watch returns a function that waits for that; nil: it cannot be told, and the writing counts.
 func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
-	if a.done || a.hold == nil || !written {
+	if a.done || a.grip == nil || !written {
 		a.Finish(written)
 		return
 	}
@@ -138,7 +138,7 @@ func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
 		return
 	}
 	a.done = true
-	a.hold.write(a.payer.calls.arrivals.step())
+	a.grip.write(a.payer.calls.arrivals.step())
 	go func() { a.release(got(), true) }() // waited for by Close through background
 }
 
@@ -146,11 +146,11 @@ func (a *Attempt) Deliver(written bool, watch func() (got func() bool)) {
 // that begins behind the last of an answer may be the caller's next one.
 func (a *Attempt) Ending(last bool) {
 	switch {
-	case a.hold == nil:
+	case a.grip == nil:
 	case last:
-		a.hold.write(a.payer.calls.arrivals.step())
+		a.grip.write(a.payer.calls.arrivals.step())
 	default:
-		a.hold.write(0)
+		a.grip.write(0)
 	}
 }
 
@@ -159,17 +159,17 @@ func (a *Attempt) finish(answered, wait bool) {
 		return
 	}
 	a.done = true
-	if a.hold != nil {
+	if a.grip != nil {
 		a.release(answered, wait)
 	}
 }
 
-// release ends the hold and the lease.
+// release ends the grip and the lease.
 func (a *Attempt) release(answered, wait bool) {
 	if !a.started.IsZero() {
 		a.payer.opts.Observer.Took("send", time.Since(a.started))
 	}
-	a.payer.end(a.hold, answered && !a.row.waitsForReceipt())
+	a.payer.end(a.grip, answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
 	before, settlement := a.delayed.withdraw()
 	if settlement != nil {
@@ -177,7 +177,7 @@ func (a *Attempt) release(answered, wait bool) {
 	}
 	release := func() {
 		defer a.payer.background.Done()
-		defer a.payer.letGo(a.hold)
+		defer a.payer.letGo(a.grip)
 		a.pending.Wait()
 		failpoint.Here(failpoint.Releasing)
 		ctx, cancel := detached(a.caller)
@@ -214,8 +214,8 @@ func detached(caller context.Context) (context.Context, context.CancelFunc) {
 // outcome fills in what every outcome of this attempt carries.
 func (a *Attempt) outcome(o Outcome) Outcome {
 	o.PaymentID, o.At = a.row.ID, a.payer.now().UTC()
-	if a.hold != nil {
-		o.Fence = a.hold.fence
+	if a.grip != nil {
+		o.Fence = a.grip.fence
 	}
 	if a.row.Signature != nil {
 		o.Signature = a.row.Signature

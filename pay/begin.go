@@ -55,9 +55,9 @@ type CallIdentity struct {
 	// Attended reports whether a payment belongs to another caller on this node (docs/design/calls.md,
 	// repeats without a key).
 	Attended func(paymentID string) bool
-	// Held reports whether this node has a grip on a payment's lease, whatever the clock
+	// Gripped reports whether this node has a grip on a payment's lease, whatever the clock
 	// says of the lease. A clock that jumped must not let a second send begin.
-	Held func(paymentID string) bool
+	Gripped func(paymentID string) bool
 }
 
 // Judgement holds the limits that a new payment must keep, and a repeat need not.
@@ -116,15 +116,15 @@ type How int
 
 // The ways a call can go on.
 const (
-	Created How = iota // a new payment, leased to the caller
-	Driven             // an open one: the same payload is sent again, leased to the caller
-	Resent             // a settled one to be sent once more, or an unanswered one to be answered again; leased
-	Stored             // a settled one: the stored answer, without a lease
-	Busy               // another attempt is sending the payment: wait and ask again
-	Expired            // open, and too late to send its payload again
-	Spent              // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
-	Quoted             // nothing, because the call was dry: the payment that it would have made or repeated
-	Held               // nothing, because a person must approve the payment first: see [Begun.Approval]
+	Created    How = iota // a new payment, leased to the caller
+	Driven                // an open one: the same payload is sent again, leased to the caller
+	Resent                // a settled one to be sent once more, or an unanswered one to be answered again; leased
+	Stored                // a settled one: the stored answer, without a lease
+	Busy                  // another attempt is sending the payment: wait and ask again
+	Expired               // open, and too late to send its payload again
+	Spent                 // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
+	Quoted                // nothing, because the call was dry: the payment that it would have made or repeated
+	Unapproved            // nothing, because a person must approve the payment first: see [Begun.Approval]
 )
 
 // Begun holds what Begin decided. Payment is the row as written.
@@ -134,10 +134,10 @@ type Begun struct {
 	// Revived names what a driven payment was before, if it was doubted: VerdictRefused or
 	// VerdictVoid.
 	Revived Verdict
-	// Notices are written with a new payment, or with the approval that a held one asks for, by [WriteNotices].
+	// Notices are written with a new payment, or with the approval that an unapproved one asks for, by [WriteNotices].
 	Notices []Notice
-	// Approval is the one that allowed a created payment, or that a held one waits for; else nil. Payment
-	// is nil for a held one. Asked: a held one's approval is new.
+	// Approval is the one that allowed a created payment, or that an unapproved one waits for; else nil. Payment
+	// is nil for an unapproved one. Asked: its approval is new.
 	Approval *Approval
 	Asked    bool
 }
@@ -152,7 +152,7 @@ func (b *Begin) Made(begun Begun) *Payment {
 
 // Ask returns the approval as the store must write it in the transaction of the decision; nil: nothing.
 func (b Begun) Ask() *Approval {
-	if b.How == Created || b.How == Held && b.Asked {
+	if b.How == Created || b.How == Unapproved && b.Asked {
 		return b.Approval
 	}
 	return nil
@@ -220,7 +220,7 @@ type BeginView interface {
 // Repeats are served whatever the policy says by now: what they get is journaled already.
 func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	begun, changes, err := b.decide(v)
-	if err == nil && b.Dry && begun.How == Held {
+	if err == nil && b.Dry && begun.How == Unapproved {
 		need := &ApprovalError{Approval: *begun.Approval}
 		if begun.Asked {
 			need.Approval = need.Approval.unasked()
@@ -251,8 +251,8 @@ func (b *Begin) decide(v BeginView) (Begun, []CounterChange, error) {
 	if err != nil {
 		return Begun{}, nil, err
 	}
-	if judged.held != nil {
-		return b.hold(judged.held), nil, nil
+	if judged.unapproved != nil {
+		return b.unapproved(judged.unapproved), nil, nil
 	}
 	begun, changes := b.write(v, judged)
 	return begun, changes, nil

@@ -20,7 +20,7 @@ func (c caller) left() bool { return c.Err() != nil || c.gone != nil && c.gone()
 // its own. A call that comes while the other caller's answer is not acknowledged yet has to wait.
 func (p *Payer) attended(id string, a *Arrival, anew bool) bool {
 	p.mu.Lock()
-	h := p.holds[id]
+	h := p.grips[id]
 	p.mu.Unlock()
 	if h == nil {
 		return false
@@ -52,7 +52,7 @@ func (p *Payer) repeats(b *Begin, busy *Payment) bool {
 		return false
 	}
 	p.mu.Lock()
-	h := p.holds[busy.ID]
+	h := p.grips[busy.ID]
 	p.mu.Unlock()
 	if h == nil { // another node's, or one of this node that is over by now: then Begin.Answered tells
 		return busy.Lease.Owner != p.owner && b.Arrival.repeats(busy.Began())
@@ -68,7 +68,7 @@ const callerGrace = 50 * time.Millisecond
 // off and repeats at once can get here first, and its repeat would be a second payment. It waits
 // for calls that were here before own, so that many at once do not hold up each other. It reports
 // whether this call's caller is still there.
-func (p *Payer) awaitNews(c caller, b *Begin, own *hold) bool {
+func (p *Payer) awaitNews(c caller, b *Begin, own *grip) bool {
 	if b.IdempotencyKey != "" || b.Again != "" {
 		return !c.left()
 	}
@@ -92,12 +92,12 @@ func (p *Payer) awaitNews(c caller, b *Begin, own *hold) bool {
 	return !c.left()
 }
 
-// identical lists the holds of identical calls that were made before own.
-func (p *Payer) identical(b *Begin, own *hold) []*hold {
+// identical lists the grips of identical calls that were made before own.
+func (p *Payer) identical(b *Begin, own *grip) []*grip {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var same []*hold
-	for _, h := range p.holds {
+	var same []*grip
+	for _, h := range p.grips {
 		if h.keyID == b.KeyID && h.identity == b.Identity && h != own && (own == nil || h.number < own.number) {
 			same = append(same, h)
 		}
@@ -106,7 +106,7 @@ func (p *Payer) identical(b *Begin, own *hold) []*hold {
 }
 
 // write notes that all of the caller's answer is on its way. The first step counts; 0 takes it back.
-func (h *hold) write(step uint64) {
+func (h *grip) write(step uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.wrote == 0 || step == 0 {
@@ -116,14 +116,14 @@ func (h *hold) write(step uint64) {
 
 // written returns the step at which all of the caller's answer was on its way, 0 if it is not. A call that
 // begins later may come from a client that has its answer.
-func (h *hold) written() uint64 {
+func (h *grip) written() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.wrote
 }
 
 // end notes how the attempt ended, before its release is written.
-func (p *Payer) end(h *hold, answered bool) {
+func (p *Payer) end(h *grip, answered bool) {
 	h.answered = answered
 	if answered && !h.keyed {
 		at := h.written()

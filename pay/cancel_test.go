@@ -214,7 +214,7 @@ func (w *world) cancel(id string) ([]treasury.Cancellation, error) {
 // letGo waits until no payment is held: an order leaves those alone that are.
 func (w *world) letGo() {
 	w.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); pay.HeldCount(w.payer) > 0; time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(10 * time.Second); pay.GripCount(w.payer) > 0; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatal("a payment is still held")
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/purserpay/purser/policy"
 )
 
-// HeldCount counts the payments that a payer has a grip on.
-var HeldCount = (*Payer).heldCount
+// GripCount counts the payments that a payer has a grip on.
+var GripCount = (*Payer).gripCount
 
 // RetainOnce takes one step of removing old payments.
 var RetainOnce = (*Payer).retainOnce

@@ -218,8 +218,8 @@ type judged struct {
 	spends []Reservation   // what the payment spends
 	starts []CounterChange // the windows of failures that it opens
 	tells  []Notice
-	// A payment that needs an approval has it, or is held by it.
-	approved, held *Approval
+	// A payment that needs an approval has it, or waits for it.
+	approved, unapproved *Approval
 }
 
 // judge refuses a new payment, or returns what it takes.
@@ -229,7 +229,7 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 			return j, err
 		}
 	}
-	if j.held == nil {
+	if j.unapproved == nil {
 		err = b.tell(v, &j.tells)
 	}
 	return j, err

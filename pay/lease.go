@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// hold is this process's grip on one payment. It renews the lease until the attempt ends, and
+// grip is this process's claim to send one payment. It renews the lease until the attempt ends, and
 // knows whether the caller still waits.
-type hold struct {
+type grip struct {
 	id    string
 	fence uint64
 	// keyID and identity recognize repeats without an idempotency key.
@@ -26,7 +26,7 @@ type hold struct {
 	over   chan struct{} // closed when the attempt ends
 	// answered says how the attempt ended. It is written before over is closed.
 	answered bool
-	number   uint64 // holds are numbered in the order in which they were made
+	number   uint64 // grips are numbered in the order in which they were taken
 
 	mu       sync.Mutex
 	wrote    uint64 // the step at which all of the answer was on its way to the caller; 0: not yet
@@ -34,34 +34,34 @@ type hold struct {
 	finished bool
 }
 
-// grip registers an attempt for a payment before the store knows it, so that no other call on
+// take registers an attempt for a payment before the store knows it, so that no other call on
 // this node takes its caller for one that has left.
-func (p *Payer) grip(c caller, id string, b *Begin) *hold {
-	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, keyed: b.IdempotencyKey != "", caller: c, began: p.now(), done: make(chan struct{}), over: make(chan struct{})}
+func (p *Payer) take(c caller, id string, b *Begin) *grip {
+	h := &grip{id: id, keyID: b.KeyID, identity: b.Identity, keyed: b.IdempotencyKey != "", caller: c, began: p.now(), done: make(chan struct{}), over: make(chan struct{})}
 	if b.Arrival != nil {
 		h.began = b.Arrival.at
 	}
 	h.sending, h.lose = context.WithCancelCause(context.WithoutCancel(c))
 	p.mu.Lock()
-	p.grips++
-	h.number = p.grips
-	p.holds[id] = h
+	p.taken++
+	h.number = p.taken
+	p.grips[id] = h
 	p.mu.Unlock()
 	return h
 }
 
-// held reports whether this process has a grip on the payment.
-func (p *Payer) held(id string) bool {
+// gripped reports whether this process has a grip on the payment.
+func (p *Payer) gripped(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.holds[id] != nil
+	return p.grips[id] != nil
 }
 
-// heldCount counts the payments that this process has a grip on.
-func (p *Payer) heldCount() int {
+// gripCount counts the payments that this process has a grip on.
+func (p *Payer) gripCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.holds)
+	return len(p.grips)
 }
 
 // released returns a channel that is closed when this process lets the payment go; nil when it has
@@ -69,14 +69,14 @@ func (p *Payer) heldCount() int {
 func (p *Payer) released(id string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h := p.holds[id]; h != nil {
+	if h := p.grips[id]; h != nil {
 		return h.done
 	}
 	return nil
 }
 
 // letGo ends the grip. The store ends the lease.
-func (p *Payer) letGo(h *hold) {
+func (p *Payer) letGo(h *grip) {
 	h.mu.Lock()
 	h.finished = true
 	if h.timer != nil && h.timer.Stop() {
@@ -84,8 +84,8 @@ func (p *Payer) letGo(h *hold) {
 	}
 	h.mu.Unlock()
 	p.mu.Lock()
-	if p.holds[h.id] == h {
-		delete(p.holds, h.id)
+	if p.grips[h.id] == h {
+		delete(p.grips, h.id)
 	}
 	p.mu.Unlock()
 	h.lose(nil)
@@ -94,7 +94,7 @@ func (p *Payer) letGo(h *hold) {
 
 // keep renews the lease every LeaseRenewal until letGo. One whose grant was slow is renewed at
 // once, because another node may have taken it meanwhile.
-func (p *Payer) keep(ctx context.Context, h *hold, until time.Time) error {
+func (p *Payer) keep(ctx context.Context, h *grip, until time.Time) error {
 	if now := p.now(); until.Sub(now) < LeaseTime-LeaseRenewal/2 {
 		until = now.Add(LeaseTime)
 		if err := p.store.Renew(ctx, h.id, h.fence, until); err != nil {
@@ -108,7 +108,7 @@ func (p *Payer) keep(ctx context.Context, h *hold, until time.Time) error {
 }
 
 // schedule is called with h.mu held.
-func (p *Payer) schedule(h *hold, in time.Duration, until time.Time) {
+func (p *Payer) schedule(h *grip, in time.Duration, until time.Time) {
 	if h.finished {
 		return
 	}
@@ -121,7 +121,7 @@ func (p *Payer) schedule(h *hold, in time.Duration, until time.Time) {
 
 // renew extends the lease that runs until the given time. While the store cannot write
 // it tries again every second; once the lease has run out the send must stop.
-func (p *Payer) renew(h *hold, until time.Time) {
+func (p *Payer) renew(h *grip, until time.Time) {
 	now, wait := p.now(), LeaseRenewal
 	if left := until.Sub(now); left > 0 { // a store that hangs must not delay the end of the send
 		wait = min(wait, left)

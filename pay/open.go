@@ -258,10 +258,10 @@ func (p *Payer) try(by caller, r *Request) (_ *Attempt, busy *Payment, _ error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: by}
+	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, grip: h, caller: by}
 	defer a.finishOnPanic()
 	switch begun.How {
-	case Held:
+	case Unapproved:
 		return nil, nil, &ApprovalError{Approval: *begun.Approval}
 	case Busy:
 		if p.repeats(b, begun.Payment) {
@@ -279,10 +279,10 @@ func (p *Payer) try(by caller, r *Request) (_ *Attempt, busy *Payment, _ error) 
 	case Created:
 		c.giveBack = nil // the payment is the one that was let through
 		p.began(by, begun.Payment)
-		err = a.holdAndSign(c.wallet)
+		err = a.keepAndSign(c.wallet)
 	default:
 		p.log.InfoContext(by, "payment repeated", "payment", a.row.ID, "key", a.row.KeyID, "state", string(a.row.State))
-		err = a.holdAndSign(c.wallet)
+		err = a.keepAndSign(c.wallet)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -290,16 +290,16 @@ func (p *Payer) try(by caller, r *Request) (_ *Attempt, busy *Payment, _ error) 
 	return a, nil, nil
 }
 
-// journal has the store decide. The hold is that of a payment whose lease the call now has, else nil.
-func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
+// journal has the store decide. The grip is that of a payment whose lease the call now has, else nil.
+func (p *Payer) journal(by caller, b *Begin) (Begun, *grip, error) {
 	if b.New != nil {
 		b.Declined = p.clockRefusal(by, b.New.validity())
 	}
-	var h *hold
+	var h *grip
 	id := b.Again
 	if b.New != nil {
 		id = b.New.ID
-		h = p.grip(by, id, b)
+		h = p.take(by, id, b)
 	}
 	letGo := func() {
 		if h != nil {
@@ -326,7 +326,7 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	}
 	if begun.Leased() {
 		if h == nil {
-			h = p.grip(by, begun.Payment.ID, b)
+			h = p.take(by, begun.Payment.ID, b)
 		}
 		h.fence = begun.Payment.Lease.Fence
 		p.background.Add(1) // until the lease is released
@@ -334,10 +334,10 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	return begun, h, nil
 }
 
-// holdAndSign renews the lease of a journaled payment and signs it. On error it ends the attempt.
-func (a *Attempt) holdAndSign(w Wallet) error {
+// keepAndSign renews the lease of a journaled payment and signs it. On error it ends the attempt.
+func (a *Attempt) keepAndSign(w Wallet) error {
 	failpoint.Here(failpoint.Journaled)
-	if err := a.payer.keep(a.caller, a.hold, a.row.Lease.Until); err != nil {
+	if err := a.payer.keep(a.caller, a.grip, a.row.Lease.Until); err != nil {
 		a.Abandon("lease not renewed")
 		return fmt.Errorf("renewing a lease: %w", err)
 	}

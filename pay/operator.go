@@ -74,7 +74,7 @@ func (p *Payer) Note(ctx context.Context, row *Payment, text string) error {
 // Look looks for evidence of a payment now, as recovery does later by itself. A send that has the payment keeps
 // its lease: ErrLeaseHeld.
 func (p *Payer) Look(ctx context.Context, id string) error {
-	if p.held(id) {
+	if p.gripped(id) {
 		return ErrLeaseHeld
 	}
 	return p.recoverLeased(ctx, id, nil)

@@ -106,8 +106,8 @@ type Payer struct {
 	owner string // this process's name in leases
 
 	mu     sync.Mutex
-	holds  map[string]*hold // by payment id: the sends of this process
-	grips  uint64           // holds made so far
+	grips  map[string]*grip // by payment id: the sends of this process
+	taken  uint64           // grips made so far
 	closed bool
 
 	background sync.WaitGroup // sends, releases and recovery in flight
@@ -194,7 +194,7 @@ func New(o Options) (*Payer, error) {
 	return &Payer{
 		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks), slowCode: newRPCRests(o.Networks),
+		owner: uuid.NewString(), grips: make(map[string]*grip), identity: newChainIdentity(), slowRPC: newRPCRests(o.Networks), slowView: newRPCRests(o.Networks), slowCode: newRPCRests(o.Networks),
 		questions: newQuestions(), findings: findings{seen: perclient.NewCache[string, *finding](maxFindings)},
 		codes:    newCodeCache(),
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},

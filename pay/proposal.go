@@ -70,7 +70,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 	id := CallIdentity{
 		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
-		Resend: r.HTTP != nil, Held: p.held,
+		Resend: r.HTTP != nil, Gripped: p.gripped,
 		Attended: func(paymentID string) bool { return !r.Retried && p.attended(paymentID, r.Arrival, r.Anew) },
 		Retried:  r.Retried && r.IdempotencyKey == "" && r.Again == "",
 	}

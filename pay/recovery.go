@@ -50,7 +50,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	}
 	defer p.background.Done()
 	now := p.now().UTC()
-	if _, err := p.store.Lapse(ctx, now, p.held); err != nil {
+	if _, err := p.store.Lapse(ctx, now, p.gripped); err != nil {
 		return 0, fmt.Errorf("ending lapsed leases: %w", err)
 	}
 	if err := p.catchUp(ctx, now); err != nil {
@@ -58,7 +58,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 		p.log.Debug("payments from before the RPC not looked for", "error", err)
 	}
 	// Payments that are being sent now may be due as well; they must not fill the batch.
-	due, err := p.store.Due(ctx, now, recoverBatch+p.heldCount())
+	due, err := p.store.Due(ctx, now, recoverBatch+p.gripCount())
 	if err != nil {
 		return 0, fmt.Errorf("listing due payments: %w", err)
 	}
@@ -71,7 +71,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 
 // beingSent reports whether a send has the payment. Recovery then leaves it alone.
 func (p *Payer) beingSent(row *Payment, now time.Time) bool {
-	return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
+	return row.Lease.Live(now) || row.Lease.Owner != "" && p.gripped(row.ID)
 }
 
 // recoverAll looks at payments until recoverTime is over or the store cannot write.

@@ -83,7 +83,7 @@ func (b *Begin) serve(p *Payment) Begun {
 	switch {
 	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
 		return Begun{How: Stored, Payment: p}
-	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Held != nil && b.Held(p.ID):
+	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Gripped != nil && b.Gripped(p.ID):
 		return Begun{How: Busy, Payment: p}
 	case p.State != Settled && !p.Sendable(b.Now):
 		return Begun{How: Expired, Payment: p}

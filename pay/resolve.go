@@ -109,7 +109,7 @@ func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payme
 	if err != nil {
 		return nil, err
 	}
-	if p.held(id) {
+	if p.gripped(id) {
 		return nil, ErrLeaseHeld
 	}
 	if err := row.Resolvable(p.now()); err != nil {

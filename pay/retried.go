@@ -37,7 +37,7 @@ func (r recent) old(now time.Time) bool {
 }
 
 // remember keeps a payment whose caller was answered, for calls that say that they repeat its call.
-func (p *Payer) remember(h *hold, answered uint64) {
+func (p *Payer) remember(h *grip, answered uint64) {
 	p.calls.recent.mu.Lock()
 	defer p.calls.recent.mu.Unlock()
 	now := p.now()

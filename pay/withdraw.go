@@ -139,7 +139,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	t := Terms{Settlement: r.Settlement, Network: c.network.Name, Scheme: "exact", Asset: c.asset.Address, PayTo: o.To, Amount: amount}
 	of := o.Identity
 	// An equal order that comes while the first one is at work is the same.
-	b.CallIdentity = CallIdentity{KeyID: r.Key.ID, Fingerprint: of, Identity: of, Terms: t, Anew: r.Anew, Held: p.held}
+	b.CallIdentity = CallIdentity{KeyID: r.Key.ID, Fingerprint: of, Identity: of, Terms: t, Anew: r.Anew, Gripped: p.gripped}
 	b.Judgement = Judgement{Declined: declined, Unpaused: true}
 	if declined != nil {
 		return b, c, nil

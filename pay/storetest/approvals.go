@@ -36,7 +36,7 @@ func askingOnce(b *pay.Begin, purchase string, now time.Time) *pay.Begin {
 func (f *fixture) held(b *pay.Begin) pay.Approval {
 	f.Helper()
 	begun := must(f.Begin(f.ctx, b))
-	if begun.How != pay.Held || begun.Payment != nil || begun.Approval == nil {
+	if begun.How != pay.Unapproved || begun.Payment != nil || begun.Approval == nil {
 		f.Fatalf("begin: got %d with %s, want a held payment", begun.How, text(begun.Payment))
 	}
 	f.notBegun(b)
@@ -254,7 +254,7 @@ var approvalTests = map[string]func(*fixture){
 		for range pay.KeptApprovals + 5 {
 			b := asking(k, newID(), at)
 			b.Approval.Expires = at.Add(time.Second)
-			if begun := must(f.Begin(f.ctx, b)); begun.How != pay.Held {
+			if begun := must(f.Begin(f.ctx, b)); begun.How != pay.Unapproved {
 				f.Fatalf("begin: got %d", begun.How)
 			}
 			at = at.Add(time.Second)
