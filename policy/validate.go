@@ -2,10 +2,11 @@ package policy
 
 import (
 	"fmt"
-	"github.com/purserpay/purser/internal/words"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/purserpay/purser/internal/words"
 )
 
 // maxPolicyEntries bounds every list and map of a policy.
