@@ -95,8 +95,7 @@ func TestABrokenPurserIsNoticed(t *testing.T) {
 			}
 			customer := in.enroll(t)
 			played := list[at].Play(bounded(t), in.world, customer, c.door, hostile.Custom{Keyed: true}, 100)
-			in.quiet(t, customer)
-			in.settle(t)
+			in.settle(t, customer)
 			books, ledger := in.account(t, customer)
 			found := played.Judge(in.world, books, ledger)
 			for _, rule := range c.rules {

@@ -53,7 +53,7 @@ func TestTheClockJumpsDuringASend(t *testing.T) {
 					third := buy(bounded(t))
 					in.quiet(t, customer)
 					in.recover(t)
-					in.settle(t)
+					in.settle(t, customer)
 					if in.audit(t, customer); t.Failed() {
 						t.Logf("first %s, third %s", first, third)
 					}
@@ -82,7 +82,7 @@ func TestPaymentsByAWrongClock(t *testing.T) {
 				}
 				in.quiet(t, customer)
 				in.recover(t)
-				in.settle(t)
+				in.settle(t, customer)
 				in.audit(t, customer)
 				_, ledger := in.account(t, customer)
 				want := 3
@@ -95,8 +95,7 @@ func TestPaymentsByAWrongClock(t *testing.T) {
 				for order := uint64(200); order < 202; order++ { // the clock is right again
 					customer.Buy(bounded(t), in.world.SellerURL, door, hostile.Order{ID: order})
 				}
-				in.quiet(t, customer)
-				in.settle(t)
+				in.settle(t, customer)
 				in.audit(t, customer)
 				if _, ledger := in.account(t, customer); len(ledger.Transfers) != want+2 {
 					t.Errorf("%d transfers in the end, want %d", len(ledger.Transfers), want+2)
@@ -125,7 +124,7 @@ func TestPaidWhileTheClockIsFarAhead(t *testing.T) {
 			for range 5 { // the chain goes on, by its own clock
 				in.ground.pass(t, time.Minute)
 			}
-			in.settle(t)
+			in.settle(t, customer)
 			in.audit(t, customer)
 		})
 	}
@@ -159,7 +158,7 @@ func TestTheClockJumpsBeforeARepeat(t *testing.T) {
 			if len(books.Payments) != 1 || len(ledger.Transfers) > 1 {
 				t.Errorf("%d payments, %d transfers", len(books.Payments), len(ledger.Transfers))
 			}
-			in.settle(t)
+			in.settle(t, customer)
 			in.audit(t, customer)
 		})
 	}
@@ -196,6 +195,6 @@ func TestAWildDateStopsNothingForLong(t *testing.T) {
 	if n := moved(); n != stopped+1 {
 		t.Errorf("%d transfers, want %d: right dates let nothing be paid again", n, stopped+1)
 	}
-	in.settle(t)
+	in.settle(t, customer)
 	in.audit(t, customer)
 }

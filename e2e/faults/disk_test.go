@@ -42,7 +42,7 @@ func TestTheDiskIsFullBeforeAPayment(t *testing.T) {
 				}
 				return ""
 			})
-			in.settle(t)
+			in.settle(t, customer)
 			in.audit(t, customer)
 		})
 	}
@@ -99,7 +99,7 @@ func TestTheDiskFillsUpDuringASend(t *testing.T) {
 					}
 					return ""
 				})
-				in.settle(t)
+				in.settle(t, customer)
 				in.audit(t, customer)
 			})
 		}

@@ -87,7 +87,7 @@ func TestAnRPCThatComesLater(t *testing.T) {
 			in.start(t)
 			in.ground.pass(t, pay.RetainPayload+time.Hour) // without an RPC there was no reason to look again soon
 			in.recover(t)
-			in.settle(t)
+			in.settle(t, customer)
 			ends(c.with)
 			in.audit(t, customer)
 		})
@@ -113,7 +113,7 @@ func TestAnRPCThatIsBehindWhileTimeRunsOut(t *testing.T) {
 			t.Fatalf("void with an RPC %d blocks behind", behind)
 		}
 	}
-	in.settle(t)
+	in.settle(t, customer)
 	in.audit(t, customer)
 }
 
@@ -150,7 +150,7 @@ func TestAnRPCThatLeadsToAnotherChain(t *testing.T) {
 	}
 	buy()
 	in.world.RPC.Lead(g.chain.RPCURL())
-	in.settle(t)
+	in.settle(t, customer)
 	in.audit(t, customer)
 }
 
@@ -168,7 +168,6 @@ func TestMixedUpTransactionsAreFoundAgain(t *testing.T) {
 		})
 	}
 	both.Wait()
-	in.quiet(t, customer)
-	in.settle(t)
+	in.settle(t, customer)
 	in.audit(t, customer)
 }

@@ -298,11 +298,13 @@ func report(t *testing.T, findings []hostile.Finding) {
 	}
 }
 
-// settle ends all trouble and lets time go by until recovery has seen all there is to be seen.
-func (in *installation) settle(t *testing.T) {
+// settle ends all trouble and lets time go by until recovery has seen all there is to be seen. A customer may have its
+// answer before its send has let the payment go, and recovery leaves that one alone: settle waits for it first.
+func (in *installation) settle(t *testing.T, c *hostile.Customer) {
 	t.Helper()
 	in.skew.Store(0)
 	in.world.Calm()
+	in.quiet(t, c)
 	in.world.Late(bounded(t))
 	in.ground.pass(t, 3*time.Hour)
 	closeBooks(t, in.ground, in)
