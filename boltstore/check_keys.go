@@ -113,7 +113,7 @@ func (c *checker) wallets(ctx context.Context) error {
 		if w.Deleted == nil && !c.has(liveWalletsBucket, joinKey(w.KeyID, w.ID)) {
 			c.fault("wallet %s is live but not listed", id)
 		}
-		if w.Address != nil && string(c.tx.Bucket(addressesBucket).Get(w.Address[:])) != w.ID {
+		if w.Address != nil && string(c.tx.Bucket(addressesBucket).Get(w.Address.Bytes())) != w.ID {
 			c.fault("wallet %s is not found by its address, or another wallet has it", id)
 		}
 	})
@@ -122,7 +122,7 @@ func (c *checker) wallets(ctx context.Context) error {
 	}
 	err = c.each(ctx, addressesBucket, func(address, id []byte) {
 		w, err := walletIn(c.tx, string(id))
-		if err != nil || w.Address == nil || !bytes.Equal(w.Address[:], address) {
+		if err != nil || w.Address == nil || !bytes.Equal(w.Address.Bytes(), address) {
 			c.fault("address %x leads to wallet %s, which does not have it", address, id)
 		}
 	})

@@ -41,7 +41,7 @@ func fill(t testing.TB, d *DB) {
 			t.Fatal(err)
 		}
 		for j, id := range []string{"live", "deleted"} {
-			address := &x402.Address{byte(i), byte(j), 1}
+			address := new(x402.EVMAddress([20]byte{byte(i), byte(j), 1}))
 			w := pay.NewWallet{Wallet: pay.Wallet{ID: id + k.ID, KeyID: k.ID, Network: "base", Address: address}, Secret: []byte("wallet key")}
 			if err := d.CreateWallet(t.Context(), w, 10); err != nil {
 				t.Fatal(err)

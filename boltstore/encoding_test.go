@@ -33,7 +33,7 @@ const vaultState = `{"lookup":"wz4gJKnwSs+56EtrHeP8tSOvCNflqNsdFK9tSSXMVBONg2Tfh
 
 // everyStoredValue fills each field of everything that is stored as JSON.
 func everyStoredValue() map[string]any {
-	address := x402.Address{0xad, 0xd2}
+	address := x402.EVMAddress([20]byte{0xad, 0xd2})
 	seven := money.New(7)
 	actor := pay.Actor{Kind: pay.ActorAccount, ID: "account-1"}
 	sig := x402.Signature{0x51, 64: 0x1b}
@@ -51,13 +51,13 @@ func everyStoredValue() map[string]any {
 		"payment": &pay.Payment{
 			ID: "payment-1", KeyID: "key-1", OrganizationID: "org-1", Door: policy.DoorProxy, Task: "crawl",
 			RequestURL: "https://api.example.com/v1?a=1&b=<2>", Host: "api.example.com",
-			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
+			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.EVMAddress([20]byte{0xa5}), PayTo: x402.EVMAddress([20]byte{0x70}), Amount: seven},
 			Currency: "USDC", WalletID: "wallet-1", Created: second(1),
 			Fingerprint: pay.HashOf("fingerprint"), Identity: pay.HashOf("identity"), IdempotencyKey: "order-1",
 			Offer: x402.Offer{Version: 2, Accepted: json.RawMessage(`{"amount": "7"}`), Resource: json.RawMessage(`{"url":"<u>"}`), Extensions: json.RawMessage(`{"e":1}`)},
 			Authorization: x402.Authorization{
-				From: x402.Address{0xf0}, To: x402.Address{0x70}, Value: seven, ValidAfter: 1, ValidBefore: uint64(second(60).Unix()), Nonce: x402.Nonce{0x0c},
-				Rail: x402.RailUpto, Facilitator: x402.Address{0xfa},
+				From: x402.EVMAddress([20]byte{0xf0}), To: x402.EVMAddress([20]byte{0x70}), Value: seven, ValidAfter: 1, ValidBefore: uint64(second(60).Unix()), Nonce: x402.Nonce{0x0c},
+				Rail: x402.RailUpto, Facilitator: x402.EVMAddress([20]byte{0xfa}),
 			},
 			Attempt: 2, Bound: true, Signature: &sig,
 			State: pay.Settled, Refused: true, RefusedAt: pay.StageSettle, Doubted: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true,
@@ -87,7 +87,7 @@ func everyStoredValue() map[string]any {
 				MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
 				RequireApprovalAbove: policy.CapOf(seven), RequireApprovalNewHosts: &yes,
 				Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},
-				AllowPayees: []x402.Address{{0x70}}, DenyPayees: []x402.Address{{0x71}}, OfferSigners: []x402.Address{{0x72}},
+				AllowPayees: []x402.Address{x402.EVMAddress([20]byte{0x70})}, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{0x71})}, OfferSigners: []x402.Address{x402.EVMAddress([20]byte{0x72})},
 				Hosts: map[string]policy.Budget{"api.example.com": budget(10)}, Tasks: map[string]policy.Budget{"*": budget(20), "crawl": budget(30)},
 			},
 			PolicyRevision: 3, Paused: &pay.Pause{At: second(2), Reason: "holiday", By: actor}, RevokedAt: second(3),
@@ -115,7 +115,7 @@ func everyStoredValue() map[string]any {
 		"approval": pay.Approval{
 			ID: "approval-1", KeyID: "key-1", OrganizationID: "org-1", Door: policy.DoorProxy, Task: "crawl", Method: "GET", Host: "api.example.com",
 			URL:      "https://api.example.com/v1",
-			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
+			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.EVMAddress([20]byte{0xa5}), PayTo: x402.EVMAddress([20]byte{0x70}), Amount: seven},
 			Currency: "USDC", Purchase: pay.HashOf("purchase"), Rule: "approval-above", Detail: "7 is above 5", Created: second(1), Expires: second(60),
 			Answer: pay.Approved, Answered: second(2), By: actor, Reason: "needed", PaymentID: "payment-1", Used: second(3),
 		},

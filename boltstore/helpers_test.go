@@ -28,7 +28,7 @@ func call(keyID string) *pay.Begin {
 	}
 	row := &pay.Payment{
 		ID: id, KeyID: keyID, Door: policy.DoorProxy, RequestURL: "https://api.example.com/v1/data?id=" + id, Host: "api.example.com",
-		Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five},
+		Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.EVMAddress([20]byte{0xa5}), PayTo: x402.EVMAddress([20]byte{0x70}), Amount: five},
 		Currency: "USDC", WalletID: "w", Created: noon, State: pay.Open,
 		Fingerprint: pay.HashOf("f", id), Identity: pay.HashOf("i", id),
 		Offer: x402.Offer{
@@ -38,7 +38,7 @@ func call(keyID string) *pay.Begin {
 			Resource: json.RawMessage(`{"url":"https://api.example.com/v1/data","description":"data","mimeType":"application/json"}`),
 		},
 		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: five,
+			From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{0x70}), Value: five,
 			ValidBefore: uint64(noon.Add(time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf(id)),
 		},
 	}

@@ -81,7 +81,7 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, id := range []string{"w1", "w2"} {
-			w := pay.NewWallet{Wallet: pay.Wallet{ID: id, KeyID: k.ID, Network: "base", Address: &x402.Address{byte(i), 1}}}
+			w := pay.NewWallet{Wallet: pay.Wallet{ID: id, KeyID: k.ID, Network: "base", Address: new(x402.EVMAddress([20]byte{byte(i), 1}))}}
 			if err := d.CreateWallet(t.Context(), w, 9); err != nil {
 				t.Fatal(err)
 			}

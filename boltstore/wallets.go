@@ -17,7 +17,7 @@ func (b *batch) WalletByID(id string) (pay.Wallet, error) { return walletIn(b.tx
 
 // HasAddress reports whether a wallet has an address.
 func (b *batch) HasAddress(a x402.Address) (bool, error) {
-	return b.get(addressesBucket, a[:]) != nil, nil
+	return b.get(addressesBucket, a.Bytes()) != nil, nil
 }
 
 // AddWallet writes a new wallet.
@@ -32,7 +32,7 @@ func (b *batch) AddWallet(w pay.NewWallet) error {
 		}
 	}
 	if w.Address != nil {
-		if err := b.put(addressesBucket, w.Address[:], []byte(w.ID)); err != nil {
+		if err := b.put(addressesBucket, w.Address.Bytes(), []byte(w.ID)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (d *DB) Wallet(ctx context.Context, id string) (w pay.Wallet, err error) {
 // WalletByAddress finds the wallet of an address, deleted or not.
 func (d *DB) WalletByAddress(ctx context.Context, address x402.Address) (w pay.Wallet, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		id := tx.Bucket(addressesBucket).Get(address[:])
+		id := tx.Bucket(addressesBucket).Get(address.Bytes())
 		if id == nil {
 			return pay.ErrWalletNotFound
 		}

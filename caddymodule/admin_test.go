@@ -142,7 +142,7 @@ func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 			ID: id, KeyID: keyID, Door: policy.DoorProxy, Task: fmt.Sprintf("task-%d", i), Host: "api.example.com", RequestURL: "https://api.example.com/x?token=t0ken",
 			Terms: pay.Terms{
 				Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address,
-				PayTo: x402.Address{7}, Amount: money.New(10_000),
+				PayTo: x402.EVMAddress([20]byte{7}), Amount: money.New(10_000),
 			},
 			Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,
 			Authorization: x402.Authorization{Nonce: x402.Nonce(pay.HashOf(id)), ValidBefore: uint64(now.Add(time.Minute).Unix())},

@@ -244,7 +244,7 @@ func connectTo(t *testing.T, s *site, key, authority string) int {
 func heldPayment(t *testing.T, keyID string) string {
 	t.Helper()
 	now := time.Now().UTC()
-	terms := pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address, PayTo: x402.Address{7}, Amount: money.New(10_000)}
+	terms := pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address, PayTo: x402.EVMAddress([20]byte{7}), Amount: money.New(10_000)}
 	id := uuid.Must(uuid.NewV7()).String()
 	row := &pay.Payment{
 		ID: id, KeyID: keyID, Door: policy.DoorProxy, Host: "api.example.com", Terms: terms, Currency: "USDC", Created: now, Identity: pay.HashOf(id), State: pay.Open,

@@ -33,11 +33,11 @@ func TestHistory(t *testing.T) {
 	client := must(chain.New(chain.Options{URL: world.RPCURL()}))
 	t.Cleanup(client.Close)
 	key := must(crypto.GenerateKey())
-	owner := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	owner := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 
 	for day := range 3 {
 		clock.Store(begin.AddDate(0, 0, day).Add(time.Hour).Unix())
-		if err := world.Fund(t.Context(), common.Address(owner), big.NewInt(100)); err != nil {
+		if err := world.Fund(t.Context(), common.Address(owner.EVM()), big.NewInt(100)); err != nil {
 			t.Fatal(err)
 		}
 		clock.Add(3600)
@@ -86,8 +86,8 @@ func TestHistory(t *testing.T) {
 func moveTo(t *testing.T, world *ledger.Ledger, key *ecdsa.PrivateKey, to x402.Address, amount uint64, now int64) {
 	t.Helper()
 	a := x402.Authorization{
-		From: x402.Address(crypto.PubkeyToAddress(key.PublicKey)), To: to, Value: money.New(amount),
-		ValidBefore: uint64(now) + 60, Nonce: x402.Nonce(crypto.Keccak256(to[:], []byte{byte(amount), byte(now >> 16), byte(now >> 8), byte(now)})),
+		From: x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)), To: to, Value: money.New(amount),
+		ValidBefore: uint64(now) + 60, Nonce: x402.Nonce(crypto.Keccak256(to.Bytes(), []byte{byte(amount), byte(now >> 16), byte(now >> 8), byte(now)})),
 	}
 	if _, err := world.TransferWithAuthorization(t.Context(), a, must(x402.Sign(a.Digest(usdc, base.ChainID), key))); err != nil {
 		t.Fatal(err)

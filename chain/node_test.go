@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 var (
 	base    = mustNetwork()
 	usdc    = base.Assets[0]
-	payer   = x402.Address{0: 0xaa, 19: 1}
-	payee   = x402.Address{0: 0xbb, 19: 2}
+	payer   = x402.EVMAddress([20]byte{0: 0xaa, 19: 1})
+	payee   = x402.EVMAddress([20]byte{0: 0xbb, 19: 2})
 	created = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 )
 
@@ -124,7 +124,7 @@ func (n *node) log(topic string, from, to, data string) map[string]any {
 	}
 }
 
-func padded(a x402.Address) string { return fmt.Sprintf("0x%064x", a[:]) }
+func padded(a x402.Address) string { return fmt.Sprintf("0x%064x", a.Bytes()) }
 
 // answer returns a result or a refusal.
 func (n *node) answer(method string, params []json.RawMessage) any {

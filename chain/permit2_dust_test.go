@@ -94,9 +94,9 @@ func (r *weakRPC) hasState(params []json.RawMessage) bool {
 
 // dust is a transfer of nothing, which any account can make from any wallet to any payee.
 func dust(a x402.Authorization) call {
-	return call{common.Address(usdc.Address), false, slices.Concat(
+	return call{common.Address(usdc.Address.EVM()), false, slices.Concat(
 		crypto.Keccak256([]byte("transferFrom(address,address,uint256)"))[:4],
-		common.LeftPadBytes(a.From[:], 32), common.LeftPadBytes(a.To[:], 32), make([]byte, 32),
+		common.LeftPadBytes(a.From.Bytes(), 32), common.LeftPadBytes(a.To.Bytes(), 32), make([]byte, 32),
 	)}
 }
 
@@ -121,7 +121,7 @@ func TestPermit2BehindTransfersOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
 	seller := w.stranger(must(crypto.GenerateKey()))
-	facilitator := x402.Address(crypto.PubkeyToAddress(seller.key.PublicKey))
+	facilitator := x402.EVMAddress(crypto.PubkeyToAddress(seller.key.PublicKey))
 	upto, exact := w.permits(x402.RailUpto, 1, facilitator), w.permits(x402.RailPermit2, 2, facilitator)
 	token := w.authorize(3, time.Minute)
 	a, b := upto.Authorization, exact.Authorization
@@ -156,14 +156,14 @@ func TestUptoOfNothingBehindTransfersOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
 	seller := w.stranger(must(crypto.GenerateKey()))
-	q := w.permits(x402.RailUpto, 1, x402.Address(crypto.PubkeyToAddress(seller.key.PublicKey)))
+	q := w.permits(x402.RailUpto, 1, x402.EVMAddress(crypto.PubkeyToAddress(seller.key.PublicKey)))
 	seller.inOneBlock(dusty(q.Authorization, 60), w.call(q.Authorization, 0, w.sign(q.Authorization)), dusty(q.Authorization, 60))
 	w.requireMoved("nothing", w.client, q, 0, 0)
 
 	// A nonce that its owner gave up among them moved nothing either, and is no settlement.
 	given := w.permits(x402.RailUpto, 2, x402.Address{})
 	owner := w.stranger(w.key)
-	owner.inOneBlock(dusty(given.Authorization, 60), call{Target: common.Address(x402.Permit2), CallData: given.Authorization.GiveUpCall()})
+	owner.inOneBlock(dusty(given.Authorization, 60), call{Target: common.Address(x402.Permit2.EVM()), CallData: given.Authorization.GiveUpCall()})
 	if got := w.traced(given); got.Used || !got.Canceled {
 		t.Errorf("given up: trace %+v", got)
 	}
@@ -204,7 +204,7 @@ func TestScanThroughTransfersOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
 	seller := w.stranger(must(crypto.GenerateKey()))
-	upto := w.permits(x402.RailUpto, 1, x402.Address(crypto.PubkeyToAddress(seller.key.PublicKey)))
+	upto := w.permits(x402.RailUpto, 1, x402.EVMAddress(crypto.PubkeyToAddress(seller.key.PublicKey)))
 	a, token := upto.Authorization, w.authorize(2, time.Minute)
 	seller.inOneBlock(dusty(a, 60), w.call(a, 1234, w.sign(a)), call{Target: w.chain.TokenAddress(), CallData: w.tokenCall(token.Authorization)}, dusty(a, 60))
 	last := w.permits(x402.RailPermit2, 3, x402.Address{})
@@ -257,7 +257,7 @@ func TestScanThroughTransfersOfNothing(t *testing.T) {
 func TestPermit2OverQuota(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
-	q := w.permits(x402.RailUpto, 1, x402.Address(multicall))
+	q := w.permits(x402.RailUpto, 1, x402.EVMAddress(multicall))
 	w.together(w.call(q.Authorization, 7, w.sign(q.Authorization)))
 	w.requireMoved("with its state", w.client, q, 7, 7)
 	forward, _ := w.weak(&weakRPC{})

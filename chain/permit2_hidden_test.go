@@ -118,7 +118,7 @@ func TestPermit2GivenUpBehindAHiddenTransfer(t *testing.T) {
 		maker.hides(w.call(q.Authorization, 0, w.sign(q.Authorization)))
 		blocks := owner.inOneBlock(
 			call{Target: maker.address()},
-			call{Target: common.Address(x402.Permit2), CallData: q.Authorization.GiveUpCall()},
+			call{Target: common.Address(x402.Permit2.EVM()), CallData: q.Authorization.GiveUpCall()},
 		)
 		if blocks[0] != blocks[1] {
 			continue
@@ -145,7 +145,7 @@ func (w *permit2World) tokenCall(a x402.Authorization) []byte {
 	value := a.Value.Bytes32()
 	return slices.Concat(
 		crypto.Keccak256([]byte("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"))[:4],
-		common.LeftPadBytes(a.From[:], 32), common.LeftPadBytes(a.To[:], 32), value[:], number(a.ValidAfter), number(a.ValidBefore),
+		common.LeftPadBytes(a.From.Bytes(), 32), common.LeftPadBytes(a.To.Bytes(), 32), value[:], number(a.ValidAfter), number(a.ValidBefore),
 		a.Nonce[:], number(uint64(s[64])), s[:64],
 	)
 }
@@ -155,7 +155,7 @@ func TestUptoBesideADecoy(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
 	maker := w.stranger(must(crypto.GenerateKey()))
-	q := w.permits(x402.RailUpto, 1, x402.Address(maker.address()))
+	q := w.permits(x402.RailUpto, 1, x402.EVMAddress(maker.address()))
 	a := q.Authorization
 	maker.hides(w.call(a, 9_000, w.sign(a)))
 	maker.inOneBlock(call{Target: maker.address()})

@@ -49,8 +49,8 @@ func newPermit2World(t *testing.T) *permit2World {
 	client := must(chain.New(chain.Options{URL: network.RPCURL()}))
 	t.Cleanup(client.Close)
 	key := must(crypto.GenerateKey())
-	w := &permit2World{t, ctx, network, client, realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}}
-	if err := network.Fund(ctx, common.Address(w.address), big.NewInt(1_000_000)); err != nil {
+	w := &permit2World{t, ctx, network, client, realPayer{key, x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))}}
+	if err := network.Fund(ctx, common.Address(w.address.EVM()), big.NewInt(1_000_000)); err != nil {
 		t.Fatal(err)
 	}
 	if err := network.Approve(ctx, key, x402.Permit2, big.NewInt(500_000)); err != nil {
@@ -207,7 +207,7 @@ func withoutTransfers(t *testing.T, to string) string {
 func TestPermit2TransfersInOneTransaction(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
-	relayer := x402.Address(multicall)
+	relayer := x402.EVMAddress(multicall)
 	first, second := w.permits(x402.RailPermit2, 1, relayer), w.permits(x402.RailPermit2, 2, relayer)
 	third, fourth := w.permits(x402.RailUpto, 3, relayer), w.permits(x402.RailUpto, 4, relayer)
 	a, b, c, d := first.Authorization, second.Authorization, third.Authorization, fourth.Authorization
@@ -240,7 +240,7 @@ func TestPermit2TransfersInOneTransaction(t *testing.T) {
 func TestUsedTellsOfPermit2(t *testing.T) {
 	t.Parallel()
 	w := newPermit2World(t)
-	relayer := x402.Address(multicall)
+	relayer := x402.EVMAddress(multicall)
 	token := w.authorize(1, time.Minute)
 	exact, upto := w.permits(x402.RailPermit2, 2, relayer), w.permits(x402.RailUpto, 3, relayer)
 	a, b := exact.Authorization, upto.Authorization
@@ -250,12 +250,12 @@ func TestUsedTellsOfPermit2(t *testing.T) {
 	}
 	transactions = append(transactions, transactions[1])
 	// A transfer without any authorization is told of.
-	plain := slices.Concat(crypto.Keccak256([]byte("transfer(address,uint256)"))[:4], common.LeftPadBytes(payee[:], 32), common.LeftPadBytes([]byte{5}, 32))
+	plain := slices.Concat(crypto.Keccak256([]byte("transfer(address,uint256)"))[:4], common.LeftPadBytes(payee.Bytes(), 32), common.LeftPadBytes([]byte{5}, 32))
 	must(w.chain.Send(w.ctx, w.key, w.chain.TokenAddress(), plain))
 
 	w.traced(upto)
 	safe := must(w.client.Safe(w.ctx, base))
-	for transfers := must(w.chain.Transfers(w.ctx, (*common.Address)(&w.address), nil, 0)); transfers[len(transfers)-1].Block > safe.Number; {
+	for transfers := must(w.chain.Transfers(w.ctx, new(common.Address(w.address.EVM())), nil, 0)); transfers[len(transfers)-1].Block > safe.Number; {
 		safe = must(w.client.Safe(w.ctx, base))
 	}
 	got := must(w.client.Used(w.ctx, pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{w.address}, From: 1, To: safe.Number, Safe: safe}))

@@ -251,7 +251,7 @@ func mayBeTooLarge(err error) bool {
 }
 
 func addressWord(a x402.Address) (w word) {
-	copy(w[12:], a[:])
+	copy(w[12:], a.Bytes())
 	return w
 }
 

@@ -44,11 +44,11 @@ func (p realPayer) settle(ctx context.Context, t *testing.T, network *evm.Chain,
 func (p realPayer) cancel(ctx context.Context, t *testing.T, network *evm.Chain, nonce x402.Nonce) string {
 	t.Helper()
 	who := make([]byte, 32)
-	copy(who[12:], p.address[:])
+	copy(who[12:], p.address.Bytes())
 	message := crypto.Keccak256(crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")), who, nonce[:])
 	digest := crypto.Keccak256([]byte{0x19, 0x01}, usdc.DomainSeparator[:], message)
 	signature := must(x402.Sign([32]byte(digest), p.key))
-	transaction := must(network.CancelAuthorization(ctx, common.Address(p.address), nonce, signature))
+	transaction := must(network.CancelAuthorization(ctx, common.Address(p.address.EVM()), nonce, signature))
 	return transaction
 }
 
@@ -72,11 +72,11 @@ func TestOnARealChain(t *testing.T) {
 	}
 
 	key := must(crypto.GenerateKey())
-	rich := realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
+	rich := realPayer{key, x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))}
 	if got, err := client.Balance(ctx, base, usdc, rich.address); err != nil || !got.IsZero() {
 		t.Fatalf("balance before funding %s, %v", got, err)
 	}
-	if err := network.Fund(ctx, common.Address(rich.address), big.NewInt(1_000_000)); err != nil {
+	if err := network.Fund(ctx, common.Address(rich.address.EVM()), big.NewInt(1_000_000)); err != nil {
 		t.Fatal(err)
 	}
 

@@ -283,7 +283,7 @@ func setTransfer(u *pay.UsedAuthorization, l transferLog) (err error) {
 
 func topicAddress(topic string) (a x402.Address, err error) {
 	w, err := x402.ParseNonce(topic) // any 32 bytes
-	if a = x402.Address(w[12:]); err != nil || addressWord(a) != word(w) {
+	if a = x402.EVMAddress([20]byte(w[12:])); err != nil || addressWord(a) != word(w) {
 		return a, errScan
 	}
 	return a, nil

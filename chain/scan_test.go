@@ -52,7 +52,7 @@ func brief(list []pay.UsedAuthorization) (all []string) {
 	for _, u := range list {
 		moved := "nothing"
 		if u.Matched {
-			moved = fmt.Sprintf("%s to %x", u.Value, u.To[19])
+			moved = fmt.Sprintf("%s to %x", u.Value, u.To.EVM()[19])
 		}
 		all = append(all, fmt.Sprintf("%d in block %d: %s in %s", u.Nonce[31], u.Block.Number, moved, u.Transaction[65:]))
 	}
@@ -62,7 +62,7 @@ func brief(list []pay.UsedAuthorization) (all []string) {
 func TestUsed(t *testing.T) {
 	t.Parallel()
 	a, b := hash(0xa), hash(0xb)
-	us, them, other := padded(payer), padded(payee), padded(x402.Address{19: 7})
+	us, them, other := padded(payer), padded(payee), padded(x402.EVMAddress([20]byte{19: 7}))
 	for _, c := range []struct {
 		name  string
 		logs  []any
@@ -273,7 +273,7 @@ func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	const signature = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
 	method := must(parsed.MethodById(crypto.Keccak256([]byte(signature))[:4]))
 	signed := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))
-	args, err := method.Inputs.Pack(common.Address(a.From), common.Address(a.To), a.Value.Big(), new(big.Int), new(big.Int).SetUint64(a.ValidBefore),
+	args, err := method.Inputs.Pack(common.Address(a.From.EVM()), common.Address(a.To.EVM()), a.Value.Big(), new(big.Int), new(big.Int).SetUint64(a.ValidBefore),
 		[32]byte(a.Nonce), signed[64], [32]byte(signed[:32]), [32]byte(signed[32:64]))
 	if err != nil {
 		t.Fatal(err)
@@ -298,8 +298,8 @@ func TestUsedOnARealChain(t *testing.T) {
 	var rich []realPayer
 	for range 2 {
 		key := must(crypto.GenerateKey())
-		p := realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
-		if err := network.Fund(ctx, common.Address(p.address), big.NewInt(1_000_000)); err != nil {
+		p := realPayer{key, x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))}
+		if err := network.Fund(ctx, common.Address(p.address.EVM()), big.NewInt(1_000_000)); err != nil {
 			t.Fatal(err)
 		}
 		rich = append(rich, p)

@@ -63,7 +63,7 @@ func TestCode(t *testing.T) {
 			}
 			defer client.Close()
 			n := x402.DefaultNetworks()[0]
-			got, err := client.Code(t.Context(), n, n.Assets[0], x402.Address{19: 1}, func(context.Context) ([32]byte, x402.Signature, error) {
+			got, err := client.Code(t.Context(), n, n.Assets[0], x402.EVMAddress([20]byte{19: 1}), func(context.Context) ([32]byte, x402.Signature, error) {
 				return [32]byte{31: 7}, x402.Signature{64: 27}, nil
 			})
 			if (err != nil) != c.fails || got.Kind != c.kind && !c.fails || got.Accepts != c.accepts {

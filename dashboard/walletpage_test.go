@@ -103,7 +103,7 @@ func TestDeposits(t *testing.T) {
 	ada := w.person("ada")
 	wallet := w.wallet(ada.key, 0)
 	path := "/dashboard/wallets/" + wallet.ID
-	from := x402.Address{0xaa}
+	from := x402.EVMAddress([20]byte{0xaa})
 	moves := func(to, from x402.Address, micros, block uint64) {
 		w.chain.past = append(w.chain.past, treasury.Transfer{From: from, To: to, Value: money.New(micros), Transaction: fmt.Sprintf("0x%064x", block), Block: block})
 	}

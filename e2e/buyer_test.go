@@ -42,7 +42,7 @@ func (b *buyer) pay(t *testing.T, challenge x402.Challenge) x402.Payload {
 		t.Fatalf("requirement %s: %v", want.Raw, err)
 	}
 	authorization := x402.Authorization{
-		From:        x402.Address(b.address),
+		From:        x402.EVMAddress(b.address),
 		To:          want.PayTo,
 		Value:       want.Amount,
 		ValidBefore: uint64(time.Now().Add(want.MaxTimeout).Unix()),

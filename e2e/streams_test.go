@@ -93,7 +93,7 @@ func TestPaidStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startSite(t, nameOther, sandbox.NewSeller(sandbox.SellerOptions{Facilitator: env.facilitator, PayTo: x402.Address(payTo), Client: direct}))
+	s := startSite(t, nameOther, sandbox.NewSeller(sandbox.SellerOptions{Facilitator: env.facilitator, PayTo: x402.EVMAddress(payTo), Client: direct}))
 	p := sharedPurser(t)
 	for _, scheme := range schemes {
 		for _, h2 := range []bool{false, true} {

@@ -215,7 +215,7 @@ func TestVendorsSDKDrivesTheStandIn(t *testing.T) {
 			t.Parallel()
 			base, s, platform := startCDP(t, algorithm)
 			network := x402.Networks()[0]
-			authorization := x402.Authorization{To: x402.Address{1}, Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+			authorization := x402.Authorization{To: x402.EVMAddress([20]byte{1}), Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 			typed, err := json.Marshal(authorization.TypedData(network.Assets[0], network.ChainID))
 			if err != nil {
 				t.Fatal(err)
@@ -242,7 +242,7 @@ func TestVendorsSDKDrivesTheStandIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			by, err := x402.Recover(authorization.Digest(network.Assets[0], network.ChainID), signature)
-			if err != nil || common.Address(by) != common.HexToAddress(got.Address) {
+			if err != nil || common.Address(by.EVM()) != common.HexToAddress(got.Address) {
 				t.Errorf("signed by %s, %v", by, err)
 			}
 		})

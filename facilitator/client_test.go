@@ -35,7 +35,7 @@ func exchange(t *testing.T) (pay.Exchange, x402.Signature) {
 	private := must(crypto.GenerateKey())
 	network, _ := x402.NetworkByWire("base")
 	a := x402.Authorization{
-		From: x402.Address(crypto.PubkeyToAddress(private.PublicKey)), To: x402.Address{19: 0xaa},
+		From: x402.EVMAddress(crypto.PubkeyToAddress(private.PublicKey)), To: x402.EVMAddress([20]byte{19: 0xaa}),
 		Value: money.New(10000), ValidBefore: uint64(time.Now().Unix()) + 60, Nonce: x402.Nonce{1},
 	}
 	signature := must(x402.Sign(a.Digest(network.Assets[0], network.ChainID), private))

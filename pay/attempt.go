@@ -47,7 +47,7 @@ func (a *Attempt) Slim() (x402.Payload, bool) {
 	if a.row.Signature == nil {
 		return x402.Payload{}, false
 	}
-	slim, err := a.row.Offer.Slim().Payload(a.row.Authorization, *a.row.Signature)
+	slim, err := a.payer.payload(a.row, a.row.Offer.Slim())
 	return slim, err == nil && len(slim.JSON) < len(a.payload.JSON)
 }
 
@@ -340,7 +340,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	return written, nil
 }
 
-// Asset looks up the pinned network and asset of the payment's terms.
+// Asset looks up the pinned network and asset of the payment's terms, on a rail of package x402.
 func (p *Payment) Asset() (x402.Network, x402.Asset, error) {
 	n, ok := x402.NetworkByWire(p.Terms.Network)
 	if !ok {

@@ -71,7 +71,7 @@ func TestTwoNodesWithdrawABalanceOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	amount := money.New(80)
-	out := must(treasury.Of(w.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallet, To: x402.Address{7}, Amount: &amount}))
+	out := must(treasury.Of(w.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallet, To: x402.EVMAddress([20]byte{7}), Amount: &amount}))
 	if out.Payment.State != pay.Settled {
 		t.Fatalf("the withdrawal is %s", out.Payment.State)
 	}

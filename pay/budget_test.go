@@ -173,7 +173,7 @@ func TestFewCounters(t *testing.T) {
 		"no rule": {policy.Policy{}, 0},
 		"off":     {policy.Policy{MaxPayment: policy.NoCap(), DailyBudget: policy.NoCap(), MonthlyBudget: policy.NoCap()}, 0},
 		"rules without counting": {policy.Policy{
-			MaxPayment: usdc(100), Doors: allDoors, DenyHosts: []string{"evil.org"}, DenyPayees: []x402.Address{{1}},
+			MaxPayment: usdc(100), Doors: allDoors, DenyHosts: []string{"evil.org"}, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{1})},
 			Hosts: map[string]policy.Budget{"*.example.com": {MaxPayment: usdc(50)}}, Tasks: map[string]policy.Budget{"*": {MaxPayment: usdc(50)}},
 		}, 0},
 		"elsewhere": {policy.Policy{Hosts: map[string]policy.Budget{"b.org": {DailyBudget: usdc(5)}}, Tasks: map[string]policy.Budget{"t": {DailyBudget: usdc(5)}}}, 0},

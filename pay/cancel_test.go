@@ -261,7 +261,7 @@ func TestCancellationIsJournaledFirst(t *testing.T) {
 	}
 	tx := c.sent[0]
 	from := must(types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx))
-	if from != common.Address(*w.store.wallet().Address) || tx.To().Hex() != "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" || tx.Gas() != 75_000 || tx.GasFeeCap().Uint64() != 22 {
+	if from != common.Address(w.store.wallet().Address.EVM()) || tx.To().Hex() != "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" || tx.Gas() != 75_000 || tx.GasFeeCap().Uint64() != 22 {
 		t.Errorf("transaction %+v", tx)
 	}
 	if p := w.payment(id); p.Reserves() || !slices.ContainsFunc(p.Notes, func(n pay.Note) bool { return strings.Contains(n.Text, tx.Hash().Hex()) }) {
@@ -569,14 +569,14 @@ func TestCancellationBySignersWithoutTransactions(t *testing.T) {
 func TestTransactionEncoding(t *testing.T) {
 	t.Parallel()
 	key := must(crypto.GenerateKey())
-	from := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	from := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 	for _, terms := range []pay.TransactionTerms{
 		{},
 		{Nonce: 1, Gas: 21_000, MaxFee: money.New(1e18), Tip: money.New(1)},
 		{Nonce: 1 << 40, Gas: 1 << 33, MaxFee: money.New(200), Tip: money.New(127)},
 	} {
 		tx := treasury.Transaction{ChainID: 8453, From: from, To: owner, Data: []byte{1, 2}, TransactionTerms: terms}
-		to := common.Address(tx.To)
+		to := common.Address(tx.To.EVM())
 		want := types.NewTx(&types.DynamicFeeTx{
 			ChainID: new(money.New(8453)).Big(), Nonce: terms.Nonce, GasTipCap: terms.Tip.Big(), GasFeeCap: terms.MaxFee.Big(), Gas: terms.Gas, To: &to, Data: tx.Data,
 		})

@@ -55,6 +55,8 @@ func (p *Payment) Cancelable(now time.Time) error {
 		return no("it has expired, so nothing can move its money any more")
 	case p.State == Void && !p.Doubted:
 		return no("it is void, so nothing can move its money")
+	case p.Authorization.Rail.Other():
+		return no("its rail knows no cancellation")
 	}
 	return nil
 }

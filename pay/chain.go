@@ -49,7 +49,7 @@ const (
 // watches reports whether evidence can be had for a network's payments: there is an RPC,
 // and it has not been found to serve only others.
 func (p *Payer) watches(network string) bool {
-	n, ok := x402.NetworkByWire(network)
+	n, ok := p.known(network)
 	if p.opts.Chain == nil || !ok {
 		return p.opts.Chain != nil
 	}
@@ -179,7 +179,7 @@ func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
 		return Trace{}, ErrUnwatched
 	}
-	n, a, err := row.Asset()
+	n, a, err := p.assetOf(row)
 	if err != nil {
 		return Trace{}, err
 	}

@@ -117,7 +117,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 	switch {
 	case ans.Success && ans.Reason == "":
 		o := Outcome{Verdict: VerdictSettled}
-		if x402.ValidTransaction(ans.Transaction) {
+		if x402.ValidTransaction(ans.Transaction) { // a facilitator has the rails of x402 only
 			o.Transaction = strings.ToLower(ans.Transaction)
 		} else {
 			o.Note = "facilitator named no valid transaction: " + words.Truncate(ans.Transaction, 80)
@@ -176,7 +176,8 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 	case why != "":
 		return noted("receipt does not fit: " + why)
 	}
-	c := claim{alone: Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}}
+	transaction, _ := row.transaction(r.Transaction)
+	c := claim{alone: Outcome{Verdict: VerdictSettled, Transaction: transaction, ClaimedTransaction: true}}
 	if row.State == Void || row.Refused {
 		c.kind, c.seen = claimBelated, "receipt says that it settled, in "+c.alone.Transaction
 	}
@@ -207,10 +208,24 @@ func misfit(row *Payment, r x402.Receipt) string {
 		return "amount " + r.Amount.String()
 	case row.upto() && r.Amount != nil && r.Amount.IsZero() && r.Transaction == "":
 		return "" // nothing was charged
-	case !x402.ValidTransaction(r.Transaction):
+	}
+	if _, valid := row.transaction(r.Transaction); !valid {
 		return "transaction " + words.Truncate(r.Transaction, 80)
 	}
 	return ""
+}
+
+// maxTransaction bounds the name of a transaction on a rail that package x402 does not know, in bytes.
+const maxTransaction = 128
+
+// transaction reads the name of a transaction as sellers and operators write it. Names on the rails of x402 are
+// hashes. Other rails have words of their own.
+func (p *Payment) transaction(text string) (name string, valid bool) {
+	if !p.Authorization.Rail.Other() {
+		return strings.ToLower(text), x402.ValidTransaction(text)
+	}
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	return text, text != "" && len(text) <= maxTransaction && !strings.ContainsFunc(text, odd)
 }
 
 // refusalClaim reads the reason of a seller's 402 to the payload. repeated reports whether the
@@ -275,7 +290,7 @@ func unsentOutcome(how How, revived Verdict, shown, signed bool, reason string) 
 // Each of these ends the hold on the wallet, and so do a use that is not safe yet, and a safe block past
 // the validity that tells nothing else: after it no transfer can come.
 func chainOutcome(row *Payment, t Trace) Outcome {
-	over := !t.SafeTime.Before(row.ValidBefore())
+	over := row.over(t)
 	unused := over && !t.SafeUsed && !t.Canceled
 	canceled := t.Canceled && t.SafeLogs
 	settled := row.State == Settled
@@ -428,8 +443,17 @@ func (t Trace) newest(received time.Time) time.Time {
 // withoutSafe takes out of a trace what could prove that money did not move, or that it moved for
 // good.
 func (t Trace) withoutSafe() Trace {
-	t.SafeUsed, t.SafeTime, t.SafeLogs = false, time.Time{}, false
+	t.SafeUsed, t.SafeTime, t.SafeNumber, t.SafeLogs = false, time.Time{}, 0, false
 	return t
+}
+
+// over reports whether the safe block of a trace is past the payment's validity: past its height, if its rail
+// counts blocks, or else past its time.
+func (p *Payment) over(t Trace) bool {
+	if h := p.Authorization.Height; h != 0 {
+		return t.SafeNumber >= h
+	}
+	return !t.SafeTime.Before(p.ValidBefore())
 }
 
 // needsSecond reports whether a second RPC must agree with what a trace proves: that no money

@@ -23,7 +23,7 @@ func TestEvidence(t *testing.T) {
 	payment := func(state State) *Payment {
 		return &Payment{
 			State: state, Terms: Terms{Network: "base", Amount: money.New(5)},
-			Authorization: x402.Authorization{From: x402.Address{0xf0}, ValidBefore: uint64(valid.Unix())},
+			Authorization: x402.Authorization{From: x402.EVMAddress([20]byte{0xf0}), ValidBefore: uint64(valid.Unix())},
 		}
 	}
 	open, settled := payment(Open), payment(Settled)

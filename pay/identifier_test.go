@@ -29,7 +29,7 @@ func TestPayloadNamesThePayment(t *testing.T) {
 	a.Finish(false)
 	w.quiet()
 	w.restart()
-	if kept := must(w.payment(id).Payload()); kept.Header() != sent.Header() {
+	if kept := must(payloadOf(w.payment(id))); kept.Header() != sent.Header() {
 		t.Fatalf("after a restart %s, want %s", kept.JSON, sent.JSON)
 	}
 

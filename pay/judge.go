@@ -110,7 +110,7 @@ func (p *Payer) onOurs(_ context.Context, c *candidate) (err error) {
 // unpayable returns the error of a requirement on a network that purser does not pay on.
 func (p *Payer) unpayable(wire string) error {
 	name, why := x402.NetworkLabel(wire), "purser cannot pay on it"
-	if n, known := x402.NetworkByWire(wire); known {
+	if n, known := p.known(wire); known {
 		name, why = n.Name, "purser is not set to pay on it (PURSER_NETWORKS)"
 	}
 	ours := make([]string, len(p.opts.Networks))
@@ -132,7 +132,7 @@ func (p *Payer) drawn(ctx context.Context, c *candidate) (err error) {
 // supported refuses terms that purser cannot sign.
 func (p *Payer) supported(_ context.Context, c *candidate) (err error) {
 	req := c.requirement
-	if _, c.asset, err = req.Supports(); err == nil {
+	if _, c.asset, err = p.supports(req); err == nil {
 		err = p.takes(req, c.network.Name)
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type Options struct {
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
+	// Rails holds those that package x402 does not know. Their networks may be paid on as well.
+	Rails []Rail
 	// Schemes of x402 that may be paid. Default: exact.
 	Schemes []string
 	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf].
@@ -172,6 +175,9 @@ func New(o Options) (*Payer, error) {
 	}
 	if len(o.Networks) == 0 {
 		o.Networks = x402.DefaultNetworks()
+	}
+	for _, r := range o.Rails {
+		o.Networks = append(slices.Clip(o.Networks), r.Network())
 	}
 	if len(o.Schemes) == 0 {
 		o.Schemes = []string{x402.SchemeExact}

@@ -314,14 +314,6 @@ func ValidLabel(s string) bool {
 	return false
 }
 
-// Payload builds the contents of the payment header. It fails without a signature.
-func (p *Payment) Payload() (x402.Payload, error) {
-	if p.Signature == nil || p.Retired {
-		return x402.Payload{}, fmt.Errorf("payment %s has no payload", p.ID)
-	}
-	return p.Offer.Payload(p.Authorization, *p.Signature)
-}
-
 // Clone copies the payment. Raw JSON is shared, because it is never changed.
 func (p *Payment) Clone() *Payment {
 	c := *p

@@ -268,19 +268,19 @@ func TestPolicyOf(t *testing.T) {
 	def := policy.Policy{
 		MaxPayment: usdc(1), DailyBudget: usdc(2), MonthlyBudget: usdc(3), PerMinute: &three, PriceGuard: &three,
 		Doors: []policy.Door{policy.DoorProxy}, AllowHosts: []string{"def.example"}, DenyHosts: []string{"bad.example"},
-		AllowPayees: []x402.Address{testPayee}, DenyPayees: []x402.Address{{1}},
+		AllowPayees: []x402.Address{testPayee}, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{1})},
 		Hosts: map[string]policy.Budget{"a.example": {MaxPayment: usdc(1), DailyBudget: usdc(1)}, "b.example": {MaxPayment: usdc(2)}},
 		Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(4)}},
 	}
 	own := policy.Policy{
 		MaxPayment: usdc(10), DailyBudget: policy.NoCap(), PerMinute: &zero, PriceGuard: &five,
-		Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy}, DenyHosts: []string{"own.example"}, DenyPayees: []x402.Address{{2}},
+		Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy}, DenyHosts: []string{"own.example"}, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{2})},
 		Hosts: map[string]policy.Budget{"a.example": {DailyBudget: usdc(7)}}, Tasks: map[string]policy.Budget{"crawl": {DailyBudget: usdc(5)}},
 	}
 	both := policy.Policy{
 		MaxPayment: usdc(10), DailyBudget: policy.NoCap(), MonthlyBudget: usdc(3), PerMinute: &zero, PriceGuard: &five,
 		Doors: own.Doors, AllowHosts: def.AllowHosts, DenyHosts: []string{"own.example", "bad.example"},
-		AllowPayees: def.AllowPayees, DenyPayees: []x402.Address{{2}, {1}},
+		AllowPayees: def.AllowPayees, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{2}), x402.EVMAddress([20]byte{1})},
 		Hosts: map[string]policy.Budget{"a.example": {DailyBudget: usdc(7)}, "b.example": {MaxPayment: usdc(2)}},
 		Tasks: map[string]policy.Budget{"*": {DailyBudget: usdc(4)}, "crawl": {DailyBudget: usdc(5)}},
 	}

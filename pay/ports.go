@@ -29,6 +29,12 @@ type Wallets interface {
 	Name() string
 }
 
+// BytesSigner is a further method of a [Wallets] that signs the Bytes of messages, for rails that package x402 does
+// not know. Its errors are those of Sign.
+type BytesSigner interface {
+	SignBytes(ctx context.Context, w Wallet, m Message) (x402.Signature, error)
+}
+
 // KeyProving is a further method of a [Wallets] whose Sign proves that the key belongs to w.Address
 // and the message is from there. Package pay then does not recover the signer.
 type KeyProving interface {
@@ -47,12 +53,28 @@ type Probing interface {
 	Probe(ctx context.Context) error
 }
 
-// Message is an EIP-712 message in the two forms that signers take.
+// Message asks a wallet for a signature: of an EIP-712 message in the two forms that signers take, or of Bytes.
 type Message struct {
 	From   x402.Address // whose signature it is
 	Digest [32]byte
-	// TypedData returns the message whose hash is Digest.
+	// TypedData returns the message whose hash is Digest. nil: the message is Bytes.
 	TypedData func() x402.TypedData
+	// Bytes holds what is signed on another curve, or with another hash: see [Rail] and [BytesSigner].
+	Bytes []byte
+	// Verify says why a signature of Bytes is not by From.
+	Verify func(x402.Signature) error
+}
+
+// proven says why a signature is not one of the message.
+func (m Message) proven(sig x402.Signature) error {
+	if m.TypedData == nil && m.Verify != nil {
+		return m.Verify(sig)
+	}
+	from, err := x402.Recover(m.Digest, sig)
+	if err == nil && from != m.From {
+		err = fmt.Errorf("it is not by %s, or for another chain or message", m.From)
+	}
+	return err
 }
 
 // MessageOf returns the message to sign for an authorization.

@@ -56,6 +56,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
+		if err = p.authorize(ctx, b.New, c.requirement); err != nil {
+			return nil, c, err
+		}
 		if b.Suspicion, err = p.suspicion(ctx, r, pol, b.New); err != nil {
 			return nil, c, err
 		}
@@ -192,7 +195,7 @@ func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) T
 func (p *Payer) terms(r Request) (Terms, bool) {
 	for _, i := range byRail(r.Challenge.Accepts) {
 		req := r.Challenge.Accepts[i]
-		if _, asset, err := req.Supports(); err == nil {
+		if _, asset, err := p.supports(req); err == nil {
 			if n, ok := p.network(req.Network); ok && p.takes(req, n.Name) == nil {
 				return termsOf(r.Settlement, n, asset, req), true
 			}

@@ -49,10 +49,14 @@ func rank(r x402.Requirement) int {
 // takes says why purser does not pay in the requirement's way, although package x402 could. Permit2
 // tells of no transfer by an event, so only an RPC can say what became of a payment.
 func (p *Payer) takes(req x402.Requirement, network string) error {
-	if !slices.Contains(p.opts.Schemes, req.Scheme) {
+	switch rail := req.Rail(); {
+	case rail.Other() && !p.watches(network):
+		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it needs an RPC of the network (" + p.opts.Names.of(SourceRPC, network) + ")"}
+	case rail.Other():
+		return nil
+	case !slices.Contains(p.opts.Schemes, req.Scheme):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it is not enabled"}
-	}
-	if !req.Rail().Permit2() {
+	case !rail.Permit2():
 		return nil
 	}
 	if _, can := p.opts.Chain.(Allowances); !can || !p.watches(network) {

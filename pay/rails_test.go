@@ -363,7 +363,7 @@ func TestPermit2IsCanceled(t *testing.T) {
 	}
 	w.mustCancel(p.ID)
 	tx := c.sent[0]
-	if x402.Address(*tx.To()) != x402.Permit2 || !bytes.Equal(tx.Data(), p.Authorization.GiveUpCall()) {
+	if x402.EVMAddress(*tx.To()) != x402.Permit2 || !bytes.Equal(tx.Data(), p.Authorization.GiveUpCall()) {
 		t.Errorf("sent %x to %s", tx.Data(), tx.To())
 	}
 	if got := w.payment(p.ID); got.State != pay.Open {

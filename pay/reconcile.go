@@ -223,8 +223,8 @@ func (p *Payment) Again() Effects {
 func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	h := sha256.New()
 	h.Write([]byte("purser/reconciled/" + what + "\x00"))
-	h.Write(a.Address[:])
-	h.Write(u.From[:])
+	h.Write(a.Address.Bytes())
+	h.Write(u.From.Bytes())
 	h.Write(u.Nonce[:])
 	id := uuid.UUID(h.Sum(nil)[:16])
 	setTime(&id, max(0, at.UnixMilli()))

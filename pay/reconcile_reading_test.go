@@ -112,7 +112,7 @@ func TestReconcileInSmallSteps(t *testing.T) {
 	w.chain.advance(time.Minute)
 	for n := range 1100 {
 		_, err := w.chain.move(x402.Authorization{
-			From: *w.store.wallet().Address, To: x402.Address{7}, Value: money.New(1), Nonce: x402.Nonce{byte(n), byte(n >> 8)},
+			From: *w.store.wallet().Address, To: x402.EVMAddress([20]byte{7}), Value: money.New(1), Nonce: x402.Nonce{byte(n), byte(n >> 8)},
 			ValidBefore: uint64(w.chain.clock().Add(time.Minute).Unix()),
 		})
 		if err != nil {

@@ -220,7 +220,7 @@ func (p *Payer) unheard(network string) error {
 // reconcileNetwork reads a network on.
 func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, wallets []Wallet) NetworkReconciling {
 	s := NetworkReconciling{Name: name, Scan: r.Scans[name]}
-	n, ok := x402.NetworkByWire(name)
+	n, ok := p.known(name)
 	ledger, reads := p.opts.Chain.(ChainScanner)
 	switch {
 	case !ok:
@@ -326,7 +326,7 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 	for _, w := range wallets {
 		byAddress[*w.Address] = w
 	}
-	addresses := slices.SortedFunc(maps.Keys(byAddress), func(a, b x402.Address) int { return slices.Compare(a[:], b[:]) })
+	addresses := slices.SortedFunc(maps.Keys(byAddress), func(a, b x402.Address) int { return slices.Compare(a.Bytes(), b.Bytes()) })
 	through := min(from+reconcileChunk-1, s.Safe.Number)
 	if size := p.scanSize(n.Name, 0); size > 0 {
 		through = min(through, from+size-1)

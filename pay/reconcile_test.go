@@ -188,7 +188,7 @@ func TestReconcile(t *testing.T) {
 			void := w.mustBuy("https://api.example.com/tried", "2", "tried", false)
 			open := w.mustBuy("https://api.example.com/open", "3", "open", false)
 			backup, taken := w.store.snapshot(), w.chain.clock()
-			openPayload := must(w.payment(open.ID).Payload())
+			openPayload := must(payloadOf(w.payment(open.ID)))
 
 			w.chain.advance(20 * time.Second)
 			w.sellerMoves(openPayload)
@@ -544,14 +544,14 @@ func TestReconcileOddities(t *testing.T) {
 		})
 	}
 	w.chain.advance(time.Minute)
-	at(1, x402.Address{7}) // the wallet is there
-	at(2, x402.Address{})  // no transfer
+	at(1, x402.EVMAddress([20]byte{7})) // the wallet is there
+	at(2, x402.Address{})               // no transfer
 	w.chain.plain = map[string]bool{fmt.Sprintf("0x%064x", 70): true}
 	w.chain.log = append(w.chain.log, moved{ // without an authorization
-		auth: x402.Authorization{From: *first.Address, To: x402.Address{8}, Value: money.New(70_000)}, at: w.chain.clock(), tx: fmt.Sprintf("0x%064x", 70),
+		auth: x402.Authorization{From: *first.Address, To: x402.EVMAddress([20]byte{8}), Value: money.New(70_000)}, at: w.chain.clock(), tx: fmt.Sprintf("0x%064x", 70),
 	})
 	w.chain.advance(2 * time.Hour)
-	at(3, x402.Address{7}) // it was deleted
+	at(3, x402.EVMAddress([20]byte{7})) // it was deleted
 	w.chain.advance(10 * time.Minute)
 	w.restore(backup, taken, true)
 	w.chain.advance(time.Minute)

@@ -347,7 +347,7 @@ func (p *Payer) bringForward(ctx context.Context, row *Payment, now time.Time) e
 	if !row.Check.After(now.Add(maxBackoff)) { // soon enough, or retired
 		return nil
 	}
-	n, a, err := row.Asset()
+	n, a, err := p.assetOf(row)
 	if err != nil {
 		return nil //nolint:nilerr // the chain cannot be asked about it: that is told where it is looked at
 	}

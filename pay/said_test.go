@@ -35,7 +35,7 @@ func TestSellersWordsAreKept(t *testing.T) {
 
 func TestEmptyWallet(t *testing.T) {
 	t.Parallel()
-	from := x402.Address{0x62}
+	from := x402.EVMAddress([20]byte{0x62})
 	for _, c := range []struct {
 		said  string
 		state pay.State

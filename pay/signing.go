@@ -55,7 +55,7 @@ func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 		a.payer.log.DebugContext(ctx, "payment signed", "payment", a.row.ID)
 	}
 	var err error
-	a.payload, err = a.row.Payload()
+	a.payload, err = a.payer.payload(a.row, a.row.Offer)
 	return err
 }
 
@@ -93,26 +93,33 @@ func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signatur
 			return x402.Signature{}, err
 		}
 	}
-	n, asset, err := row.Asset()
+	m, err := p.message(row)
 	if err != nil {
 		return x402.Signature{}, err
 	}
-	return SignMessage(ctx, p.opts.Wallets, w, MessageOf(row.Authorization, asset, n.ChainID))
+	return SignMessage(ctx, p.opts.Wallets, w, m)
 }
 
 // SignMessage has a wallet sign a message, and checks a signature from outside the process.
 func SignMessage(ctx context.Context, by Wallets, w Wallet, m Message) (x402.Signature, error) {
-	sig, err := by.Sign(ctx, w, m)
+	sign := by.Sign
+	if m.TypedData == nil {
+		other, can := by.(BytesSigner)
+		if !can {
+			return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, &SignerError{
+				Provider: by.Name(), Fault: SignerRefused, Detail: "has no keys of the rail", Unsigned: true,
+			})
+		}
+		sign = other.SignBytes
+	}
+	sig, err := sign(ctx, w, m)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, err)
 	}
-	if _, proven := by.(KeyProving); proven {
+	if _, proven := by.(KeyProving); proven && m.TypedData != nil {
 		return sig, nil
 	}
-	from, err := x402.Recover(m.Digest, sig)
-	if err == nil && from != m.From {
-		err = fmt.Errorf("it is not by %s, or for another chain or message", m.From)
-	}
+	err = m.proven(sig)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, &SignerError{
 			Provider: by.Name(), Fault: SignerUnreadable, Detail: "gave a wrong signature: " + err.Error(), Cause: err,

@@ -138,7 +138,7 @@ func TestWalletOfTheProviderInUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil) // its wallet is local
 	ours := pay.Wallet{
-		ID: "zz-ours", KeyID: w.key.ID, ProviderID: "test_1", Network: "base", Address: &x402.Address{1}, Created: w.chain.clock(),
+		ID: "zz-ours", KeyID: w.key.ID, ProviderID: "test_1", Network: "base", Address: new(x402.EVMAddress([20]byte{1})), Created: w.chain.clock(),
 	}
 	if err := w.store.CreateWallet(t.Context(), pay.NewWallet{Wallet: ours}, 10); err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func TestTellingOfHostsPayeesAndPrices(t *testing.T) {
 	w.bought("https://a.example/x", "41", true)
 	w.tells(pay.NoticePriceJump, 1, "0.000041 USDC", "0.00002 USDC")
 	r := w.proxied("https://a.example/y", "10", "")
-	r.Challenge.Accepts[0].PayTo[0] = 0x22
+	r.Challenge.Accepts[0].PayTo = x402.EVMAddress([20]byte(append([]byte{0x22}, r.Challenge.Accepts[0].PayTo.Bytes()[1:]...)))
 	w.mustOpen(r).Finish(true)
 	w.quiet()
 	w.tells(pay.NoticeNewPayee, 1, "0x2211111111111111111111111111111111111111", "a.example")

@@ -284,7 +284,7 @@ func (k *keyring) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, e
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys[id] = sk
-	addr := x402.Address(crypto.PubkeyToAddress(sk.PublicKey))
+	addr := x402.EVMAddress(crypto.PubkeyToAddress(sk.PublicKey))
 	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &addr}, nil
 }
 
@@ -517,3 +517,8 @@ func (m *memStore) wallet() pay.Wallet { return must(m.AllWallets(context.Backgr
 
 // count sets a counter, as if much had been counted already.
 func (m *memStore) count(c pay.Counter, n uint64) { m.SetCounter(c, money.New(n)) }
+
+// payloadOf builds the payload of a payment as the pay core does.
+func payloadOf(p *pay.Payment) (x402.Payload, error) {
+	return p.Offer.Payload(p.Authorization, *p.Signature)
+}

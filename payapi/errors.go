@@ -197,6 +197,7 @@ var answers = map[pay.ErrorCode]refusal{
 	pay.CodeWalletNotFound:  {status: http.StatusNotFound, text: "Wallet not found"},
 	pay.CodePaymentNotFound: {status: http.StatusNotFound, text: "Payment not found"},
 	pay.CodeEventNotFound:   *errBefore,
+	pay.CodeChallenge:       {status: http.StatusConflict, text: pay.ErrChallengeTaken.Error(), detail: "ask the seller again, and pay its fresh challenge"},
 	pay.CodeReused:          {status: http.StatusBadRequest, text: "idempotencyKey already used for a different request", detail: "use one key for one request, and a new key for this one"},
 }
 

@@ -131,7 +131,7 @@ func filtered(keyIDs []string, f pay.PaymentFilter) (where string, args []any) {
 	}
 	var payee []byte
 	if f.Payee != nil {
-		payee = f.Payee[:]
+		payee = f.Payee.Bytes()
 	}
 	sets := labelSets(codec.LabelBits(f.Label), 0)
 	return `($1 OR key_id = ANY($2)) AND labels = ANY($3) AND id < $4 AND id >= $5 AND ($6 = '' OR host = $6) AND ($7 = '' OR task = $7) AND ($8::bytea IS NULL OR pay_to = $8)`,

@@ -135,7 +135,7 @@ func movedColumns(r move.Record) ([]any, error) {
 		w, err := decode[pay.Wallet](r.Row)
 		var address []byte
 		if w.Address != nil {
-			address = w.Address[:]
+			address = w.Address.Bytes()
 		}
 		return []any{r.A, w.KeyID, address, w.Deleted == nil, sealed, r.Row}, err
 	case move.Loan:

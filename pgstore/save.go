@@ -45,7 +45,7 @@ func (c *paymentColumns) add(p *pay.Payment) {
 	c.id, c.key = append(c.id, p.ID), append(c.key, p.KeyID)
 	c.labels = append(c.labels, int16(codec.LabelBits(p.Labels()...)))
 	c.host, c.task, c.currency = append(c.host, text(p.Host)), append(c.task, text(p.Task)), append(c.currency, text(p.Currency))
-	c.payTo = append(c.payTo, p.Terms.PayTo[:])
+	c.payTo = append(c.payTo, p.Terms.PayTo.Bytes())
 	c.moved = append(c.moved, p.Moved().String())
 	c.created = append(c.created, nanoseconds(p.Created))
 	c.validBefore = append(c.validBefore, int64(min(p.Authorization.ValidBefore, math.MaxInt64))) //nolint:gosec // bounded
@@ -76,7 +76,7 @@ func (c *paymentColumns) add(p *pay.Payment) {
 	}
 	c.awaited, c.living, c.transaction = append(c.awaited, awaited), append(c.living, living), append(c.transaction, transaction)
 	c.holdsHost, c.attemptOf, c.attempt = append(c.holdsHost, holds), append(c.attemptOf, attemptOf), append(c.attempt, attempt)
-	c.payer, c.nonce = append(c.payer, p.Authorization.From[:]), append(c.nonce, p.Authorization.Nonce[:])
+	c.payer, c.nonce = append(c.payer, p.Authorization.From.Bytes()), append(c.nonce, p.Authorization.Nonce[:])
 	c.leased, c.due = append(c.leased, leased), append(c.due, due)
 	c.row, c.payload = append(c.row, codec.EncodeRow(p)), append(c.payload, codec.EncodePayload(p))
 }

@@ -75,7 +75,7 @@ func spent(keyIDs []string, q pay.OrganizationSpendQuery) (where string, args []
 		}
 	}
 	if q.Payee != nil {
-		payee = q.Payee[:]
+		payee = q.Payee.Bytes()
 	}
 	return `s.key_id = ANY($1) AND s.id < $2 AND s.id >= $3 AND ($4::bytea[] IS NULL OR s.host_hash = ANY($4)) AND ($5 = '' OR s.task = $5) AND ($6::bytea IS NULL OR p.pay_to = $6)`,
 		[]any{keyIDs, before, lowest, hosts, text(q.Task), payee}

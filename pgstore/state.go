@@ -211,7 +211,7 @@ func (s *state) save(p *pay.Payment, fresh bool) {
 		delete(s.sets[q], p.ID)
 	}
 	s.payments[p.ID], s.answered[question{askPayment, p.ID, ""}] = p, true
-	s.authorized[question{askAuthorization, string(p.Authorization.From[:]), string(p.Authorization.Nonce[:])}] = true
+	s.authorized[question{askAuthorization, string(p.Authorization.From.Bytes()), string(p.Authorization.Nonce[:])}] = true
 	s.overlay(p)
 	if new, known := s.wrote[p.ID]; !known {
 		s.order = append(s.order, p.ID)

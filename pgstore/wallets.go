@@ -29,13 +29,15 @@ func (t *tx) WalletByID(id string) (pay.Wallet, error) { return walletIn(t.ctx, 
 func (t *tx) CountWallets(k pay.Key, _ int) (int, error) { return walletCount(t.ctx, t, k) }
 
 // HasAddress reports whether a wallet has an address.
-func (t *tx) HasAddress(a x402.Address) (bool, error) { return exists(t.ctx, t, walletByAddress, a[:]) }
+func (t *tx) HasAddress(a x402.Address) (bool, error) {
+	return exists(t.ctx, t, walletByAddress, a.Bytes())
+}
 
 // AddWallet writes a new wallet.
 func (t *tx) AddWallet(w pay.NewWallet) (err error) {
 	var address, sealed []byte
 	if w.Address != nil {
-		address = w.Address[:]
+		address = w.Address.Bytes()
 	}
 	if w.Secret != nil {
 		if sealed, err = t.d.vault.Seal(w.Secret, codec.WalletSecret(w.ID)); err != nil {
@@ -84,7 +86,7 @@ func (d *DB) Wallet(ctx context.Context, id string) (pay.Wallet, error) {
 
 // WalletByAddress finds the wallet of an address, deleted or not.
 func (d *DB) WalletByAddress(ctx context.Context, address x402.Address) (pay.Wallet, error) {
-	return one[pay.Wallet](ctx, d.pool, pay.ErrWalletNotFound, walletByAddress, address[:])
+	return one[pay.Wallet](ctx, d.pool, pay.ErrWalletNotFound, walletByAddress, address.Bytes())
 }
 
 // WalletSecret opens the key material of a wallet, of a deleted one too; nil if its provider keeps its

@@ -145,7 +145,7 @@ func (w *work) PutApproval(was, is *pay.Approval) error {
 
 // KnowsAuthorization reports whether a payment with the same authorization is in the books.
 func (w *work) KnowsAuthorization(p *pay.Payment) (bool, error) {
-	q, err := w.ask(askAuthorization, string(p.Authorization.From[:]), string(p.Authorization.Nonce[:]))
+	q, err := w.ask(askAuthorization, string(p.Authorization.From.Bytes()), string(p.Authorization.Nonce[:]))
 	return err == nil && (w.authorized[q] || w.payments[p.ID] != nil), err
 }
 

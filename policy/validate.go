@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/x402"
 )
 
 // maxPolicyEntries bounds every list and map of a policy.
@@ -57,6 +58,16 @@ func (pol Policy) Validate() error {
 	} {
 		if f.size > maxPolicyEntries {
 			return &FieldError{Field: f.name, Reason: fmt.Sprintf("%d entries, at most %d", f.size, maxPolicyEntries)}
+		}
+	}
+	for _, f := range []struct {
+		name string
+		list []x402.Address
+	}{{"allow_payees", pol.AllowPayees}, {"deny_payees", pol.DenyPayees}, {"offer_signers", pol.OfferSigners}} {
+		for _, a := range f.list {
+			if a.Foreign() { // more likely mistyped
+				return &FieldError{Field: f.name, Reason: a.String() + " is not an address: want 0x and 40 hex digits"}
+			}
 		}
 	}
 	for _, f := range []struct {

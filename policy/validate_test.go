@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 		{pol: policy.Policy{
 			MaxPayment: most(1), DailyBudget: most(1), MonthlyBudget: policy.NoCap(), PerMinute: &zero, PriceGuard: &one,
 			Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, AllowHosts: []string{"*.example.com", "[::1]:80"},
-			DenyHosts: []string{"a.example.com:8443"}, AllowPayees: make([]x402.Address, 1000), DenyPayees: []x402.Address{{1}},
+			DenyHosts: []string{"a.example.com:8443"}, AllowPayees: make([]x402.Address, 1000), DenyPayees: []x402.Address{x402.EVMAddress([20]byte{1})},
 			Hosts: map[string]policy.Budget{"a.example.com": off, "*.b.example.com": {}},
 			Tasks: map[string]policy.Budget{"*": off, "a-B_3.4": {DailyBudget: most(1)}, strings.Repeat("a", 64): {}},
 		}},

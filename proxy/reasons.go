@@ -59,6 +59,7 @@ const (
 	DeclinedNoChallenge    = "no-challenge"            // nothing in the 402 is an x402 challenge
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
 	DeclinedUnsupported    = "unsupported"             // no network, scheme or asset that purser pays with
+	DeclinedTaken          = "challenge-taken"         // another payment has what the challenge chose to mark it
 	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on a network that purser pays on
 	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up

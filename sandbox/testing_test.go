@@ -65,7 +65,7 @@ func newBuyer(t *testing.T, w *World, tokens uint64) buyer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := buyer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
+	b := buyer{key, x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))}
 	if tokens > 0 {
 		if err := w.Fund(bounded(t), b.address, money.New(tokens)); err != nil {
 			t.Fatal(err)

@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &World{
-		PayTo:  x402.Address(crypto.Keccak256([]byte("purser sandbox seller"))[12:]),
+		PayTo:  x402.EVMAddress([20]byte(crypto.Keccak256([]byte("purser sandbox seller"))[12:])),
 		cancel: cancel, transport: http.DefaultTransport.(*http.Transport).Clone(),
 		User: identity.User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"},
 	}
@@ -210,7 +210,7 @@ func (w *World) RPCURL() string { return w.Chain.RPCURL() }
 func (w *World) CA() string { return filepath.Join(w.dir, "ca.pem") }
 
 // Token returns the address of the token.
-func (w *World) Token() x402.Address { return x402.Address(w.Chain.TokenAddress()) }
+func (w *World) Token() x402.Address { return x402.EVMAddress(w.Chain.TokenAddress()) }
 
 // Client returns a client that resolves the sellers' names and trusts their authority. It does not
 // pay.
@@ -227,7 +227,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 
 // Fund mints tokens for an account, in the token's smallest unit. It returns once they are there.
 func (w *World) Fund(ctx context.Context, to x402.Address, amount money.Amount) error {
-	return w.Chain.Fund(ctx, common.Address(to), amount.Big())
+	return w.Chain.Fund(ctx, common.Address(to.EVM()), amount.Big())
 }
 
 // gas is the ether that a wallet gets for the few transactions that purser sends itself: 0.01.
@@ -235,7 +235,7 @@ const gas = 1e16
 
 // FundGas gives an account some ether. It returns once it is there.
 func (w *World) FundGas(ctx context.Context, to x402.Address) error {
-	return w.Chain.FundETH(ctx, common.Address(to), big.NewInt(gas))
+	return w.Chain.FundETH(ctx, common.Address(to.EVM()), big.NewInt(gas))
 }
 
 // give is Fund with some ether.
@@ -245,7 +245,7 @@ func (w *World) give(ctx context.Context, to x402.Address, amount money.Amount) 
 
 // Balance returns the token balance of an account, in the token's smallest unit.
 func (w *World) Balance(ctx context.Context, owner x402.Address) (money.Amount, error) {
-	balance, err := w.Chain.Balance(ctx, common.Address(owner))
+	balance, err := w.Chain.Balance(ctx, common.Address(owner.EVM()))
 	if err != nil {
 		return money.Amount{}, err
 	}
@@ -255,11 +255,11 @@ func (w *World) Balance(ctx context.Context, owner x402.Address) (money.Amount, 
 
 // Settled returns the transaction that made exactly the authorization's transfer, or "".
 func (w *World) Settled(ctx context.Context, a x402.Authorization) (string, error) {
-	used, err := w.Chain.AuthorizationsUsed(ctx, common.Address(a.From))
+	used, err := w.Chain.AuthorizationsUsed(ctx, common.Address(a.From.EVM()))
 	if err != nil {
 		return "", err
 	}
-	from, to := common.Address(a.From), common.Address(a.To)
+	from, to := common.Address(a.From.EVM()), common.Address(a.To.EVM())
 	for _, u := range used {
 		if u.Nonce != a.Nonce {
 			continue

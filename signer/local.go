@@ -81,7 +81,7 @@ func (*Local) Import(id string, secret []byte) (pay.ProvidedWallet, error) {
 }
 
 func provided(id string, key *ecdsa.PrivateKey) pay.ProvidedWallet {
-	address := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	address := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: crypto.FromECDSA(key)}
 }
 
@@ -137,7 +137,7 @@ func (l *Local) sign(ctx context.Context, w pay.Wallet, from x402.Address, diges
 // prove returns nil if the secret is the key of the address. It derives the address once and then
 // remembers the pair.
 func (l *Local) prove(address x402.Address, secret []byte) error {
-	both := slices.Concat(address[:], secret)
+	both := slices.Concat(address.Bytes(), secret)
 	defer clear(both)
 	pair := sha256.Sum256(both)
 	if l.proven.Contains(pair) {
@@ -148,7 +148,7 @@ func (l *Local) prove(address x402.Address, secret []byte) error {
 		return errors.New("the kept secret is no key") // err describes the secret's value
 	}
 	defer wipe(key)
-	if x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != address {
+	if x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)) != address {
 		return errors.New("the kept key belongs to another address")
 	}
 	l.proven.Add(pair, struct{}{})

@@ -57,7 +57,7 @@ func newWallet(t testing.TB, s *shelf, p pay.Wallets) pay.Wallet {
 func message(w pay.Wallet) pay.Message {
 	network, _ := x402.NetworkByWire("base")
 	a := x402.Authorization{
-		To: x402.Address{19: 1}, Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
+		To: x402.EVMAddress([20]byte{19: 1}), Value: money.New(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
 	}
 	if w.Address != nil {
 		a.From = *w.Address
@@ -115,7 +115,7 @@ func TestLocalSignsTransactions(t *testing.T) {
 	var s shelf
 	local := signer.NewLocal(&s)
 	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
-	call := treasury.Transaction{ChainID: 8453, From: *w.Address, To: x402.Address{1}, Data: []byte{1}}
+	call := treasury.Transaction{ChainID: 8453, From: *w.Address, To: x402.EVMAddress([20]byte{1}), Data: []byte{1}}
 	signed, err := local.SignTransaction(t.Context(), w, call)
 	var tx types.Transaction
 	if err == nil {
@@ -125,7 +125,7 @@ func TestLocalSignsTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), &tx)
-	if err != nil || x402.Address(from) != *w.Address || tx.Hash().Hex() != signed.Hash {
+	if err != nil || x402.EVMAddress(from) != *w.Address || tx.Hash().Hex() != signed.Hash {
 		t.Errorf("%s by %s, %v", signed.Hash, from, err)
 	}
 	if _, err := local.SignTransaction(t.Context(), other, call); err == nil {
@@ -148,7 +148,7 @@ func TestLocalSignsAsTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		address := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+		address := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 		w := pay.Wallet{ID: "drawn", Address: &address}
 		s.secrets[w.ID] = secret
 		m := message(w)
@@ -273,7 +273,7 @@ func BenchmarkLocalSign(b *testing.B) {
 func checked(b *testing.B, w pay.Wallet, m pay.Message, secret []byte) {
 	b.Helper()
 	key, err := crypto.ToECDSA(secret)
-	if err != nil || x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
+	if err != nil || x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
 		b.Fatal("not the wallet's key")
 	}
 	signature, err := x402.Sign(m.Digest, key)

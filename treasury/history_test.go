@@ -74,7 +74,7 @@ func (c *pastChain) Transfers(_ context.Context, q TransfersQuery) (a TransfersA
 func TestHistoryWithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	n, _ := x402.NetworkByWire("base")
-	one, two, other := x402.Address{1}, x402.Address{2}, x402.Address{3}
+	one, two, other := x402.EVMAddress([20]byte{1}), x402.EVMAddress([20]byte{2}), x402.EVMAddress([20]byte{3})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &pastChain{start: time.Date(2026, 9, 30, 20, 0, 0, 0, time.UTC), safe: rapid.Uint64Range(0, 900).Draw(t, "safe"), most: rapid.Uint64Range(1, 300).Draw(t, "most")}
 		who := rapid.SampledFrom([]x402.Address{one, two, other})

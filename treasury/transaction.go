@@ -37,7 +37,7 @@ const dynamicFee = 2
 // fields lists what is encoded, in the order of EIP-1559.
 func (t Transaction) fields() []any {
 	noValue, noAccess := new(big.Int), []any{}
-	return []any{t.ChainID, t.Nonce, t.Tip.Big(), t.MaxFee.Big(), t.Gas, t.To[:], noValue, t.Data, noAccess}
+	return []any{t.ChainID, t.Nonce, t.Tip.Big(), t.MaxFee.Big(), t.Gas, t.To.Bytes(), noValue, t.Data, noAccess}
 }
 
 // Encode returns the unsigned transaction.

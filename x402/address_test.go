@@ -60,7 +60,7 @@ func TestHexJSON(t *testing.T) {
 		N x402.Nonce
 		S x402.Signature
 	}
-	in := all{A: x402.Address{1}, N: x402.Nonce{2}, S: x402.Signature{3}}
+	in := all{A: x402.EVMAddress([20]byte{1}), N: x402.Nonce{2}, S: x402.Signature{3}}
 	var out all
 	if err := json.Unmarshal(must(json.Marshal(in)), &out); err != nil || out != in {
 		t.Errorf("came back as %v, %v", out, err)

@@ -3,7 +3,6 @@ package x402
 import (
 	"slices"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/purserpay/purser/money"
 )
@@ -29,6 +28,12 @@ type Authorization struct {
 	Nonce       Nonce        `json:"nonce"`
 	Rail        Rail         `json:"rail,omitzero"`
 	Facilitator Address      `json:"facilitator,omitzero"` // [RailUpto] only
+
+	// Message holds what is signed on a rail that this package does not know, in the rail's own words.
+	Message string `json:"message,omitzero"`
+	// Height holds the block by which such an authorization dies, if that is no time. ValidBefore is then the
+	// latest time at which the block can come. 0: ValidBefore counts.
+	Height uint64 `json:"height,omitzero"`
 }
 
 var authorizationTypeHash = crypto.Keccak256([]byte(authorizationType))
@@ -40,7 +45,7 @@ func DomainSeparator(name, version string, chainID uint64, contract Address) [32
 		crypto.Keccak256([]byte(name)),
 		crypto.Keccak256([]byte(version)),
 		word(chainID),
-		common.LeftPadBytes(contract[:], 32),
+		addressWord(contract),
 	))
 }
 
@@ -64,7 +69,7 @@ func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 	domain, value := separator(asset, chainID), a.Value.Bytes32()
 	message := crypto.Keccak256(
 		authorizationTypeHash,
-		common.LeftPadBytes(a.From[:], 32), common.LeftPadBytes(a.To[:], 32), value[:],
+		addressWord(a.From), addressWord(a.To), value[:],
 		word(a.ValidAfter), word(a.ValidBefore), a.Nonce[:],
 	)
 	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain[:], message))

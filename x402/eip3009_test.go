@@ -23,8 +23,8 @@ func drawAuthorization(t *rapid.T) x402.Authorization {
 		ValidAfter:  rapid.Uint64().Draw(t, "validAfter"),
 		ValidBefore: rapid.Uint64().Draw(t, "validBefore"),
 	}
-	fill(a.From[:], "from")
-	fill(a.To[:], "to")
+	fill(a.From.Bytes(), "from")
+	fill(a.To.Bytes(), "to")
 	fill(a.Nonce[:], "nonce")
 	return a
 }
@@ -102,11 +102,11 @@ func TestDigestOfAnAssetThatIsNotPinned(t *testing.T) {
 func TestDigestCommitsToEveryField(t *testing.T) {
 	t.Parallel()
 	asset := x402.Networks()[0].Assets[0]
-	base := x402.Authorization{From: x402.Address{1}, To: x402.Address{2}, Value: money.New(3), ValidBefore: 4}
+	base := x402.Authorization{From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{2}), Value: money.New(3), ValidBefore: 4}
 	seen := map[[32]byte]string{base.Digest(asset, 8453): "unchanged", base.Digest(asset, 1): "other chain"}
 	for name, change := range map[string]func(*x402.Authorization){
-		"from":        func(a *x402.Authorization) { a.From[19]++ },
-		"to":          func(a *x402.Authorization) { a.To[19]++ },
+		"from":        func(a *x402.Authorization) { a.From = x402.EVMAddress([20]byte{1, 19: 1}) },
+		"to":          func(a *x402.Authorization) { a.To = x402.EVMAddress([20]byte{2, 19: 1}) },
 		"value":       func(a *x402.Authorization) { a.Value = money.New(4) },
 		"validAfter":  func(a *x402.Authorization) { a.ValidAfter++ },
 		"validBefore": func(a *x402.Authorization) { a.ValidBefore++ },
@@ -147,7 +147,7 @@ func TestSignedIsRecovered(t *testing.T) {
 		if again, err := x402.ParseSignature(s.String()); err != nil || again != s {
 			t.Fatalf("%v came back as %v, %v", s, again, err)
 		}
-		want := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+		want := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 		if got, err := x402.Recover(digest, s); err != nil || got != want {
 			t.Fatalf("recovered %v, %v, want %v", got, err, want)
 		}

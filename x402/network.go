@@ -23,6 +23,8 @@ type Network struct {
 	Name    string
 	Title   string // as wallet apps show it
 	ChainID uint64
+	// Wire holds the CAIP-2 name of a network that is no EVM; "": the ChainID makes it.
+	Wire    string
 	Default bool
 	// SafeTag is the tag of the newest block that the network will not take back: safe or finalized.
 	SafeTag string
@@ -157,7 +159,12 @@ func NetworkByWire(wire string) (Network, bool) {
 }
 
 // CAIP2 returns the x402 v2 wire name, such as "eip155:8453".
-func (n Network) CAIP2() string { return "eip155:" + strconv.FormatUint(n.ChainID, 10) }
+func (n Network) CAIP2() string {
+	if n.Wire != "" {
+		return n.Wire
+	}
+	return "eip155:" + strconv.FormatUint(n.ChainID, 10)
+}
 
 // Asset finds a pinned asset of n by its contract.
 func (n Network) Asset(a Address) (Asset, bool) {

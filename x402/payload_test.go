@@ -16,7 +16,7 @@ import (
 
 var (
 	someAuthorization = x402.Authorization{
-		From: x402.Address{1}, To: x402.Address{2}, Value: money.New(10000), ValidBefore: 1800000000, Nonce: x402.Nonce{3},
+		From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{2}), Value: money.New(10000), ValidBefore: 1800000000, Nonce: x402.Nonce{3},
 	}
 	someSignature = x402.Signature{4, 64: 27}
 )

@@ -82,7 +82,7 @@ func permitted(w [][32]byte, rail Rail, owner, to, validAfter [32]byte) (a Autho
 }
 
 func addressIn(w [32]byte) (a Address, ok bool) {
-	a = Address(w[12:])
+	a = EVMAddress([20]byte(w[12:]))
 	return a, bytes.Equal(w[:], addressWord(a))
 }
 

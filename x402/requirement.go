@@ -28,6 +28,8 @@ type Requirement struct {
 	// Members of extra; "" when absent.
 	DomainName, DomainVersion, TransferMethod, PaymentFlow string
 	Facilitator                                            Address // the only sender of scheme upto; zero when absent
+	// OtherRail names the rail of an offer of another protocol, if this package does not know it; 0: it does.
+	OtherRail Rail
 	// Members that only v1 has.
 	Resource, Description string
 	// Problem says why this entry cannot be paid; nil when it is well formed. All readable fields
@@ -108,6 +110,8 @@ func (r *Requirement) readExtra(raw json.RawMessage) {
 // Rail returns the way in which the requirement wants to be paid, if Supports does not object to it.
 func (r Requirement) Rail() Rail {
 	switch {
+	case r.OtherRail != 0:
+		return r.OtherRail
 	case r.Scheme == SchemeUpto:
 		return RailUpto
 	case r.TransferMethod == methodPermit2:

@@ -71,5 +71,5 @@ func Recover(digest [32]byte, s Signature) (Address, error) {
 	if err != nil {
 		return Address{}, fmt.Errorf("recover signer: %w", err)
 	}
-	return Address(crypto.Keccak256(public[1:])[12:]), nil
+	return EVMAddress([20]byte(crypto.Keccak256(public[1:])[12:])), nil
 }

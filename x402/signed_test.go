@@ -44,7 +44,7 @@ func TestSignaturesOfTheReferencePackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := x402.ReceiptTerms{
-		Network: "base", Payer: x402.Address{7}, Payee: c.Accepts[0].PayTo, Resources: []string{goldenURL},
+		Network: "base", Payer: x402.EVMAddress([20]byte{7}), Payee: c.Accepts[0].PayTo, Resources: []string{goldenURL},
 		NotBefore: now.Add(-time.Hour), NotAfter: now,
 	}
 	if kept, err := r.SignedReceipt(of); string(kept) != goldenReceipt || err != nil || !x402.VerifiedReceipt(kept) {

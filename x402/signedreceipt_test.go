@@ -33,7 +33,7 @@ func TestSignedReceipts(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s, another := x402test.NewSeller(t), x402test.NewSeller(t)
-	payer := x402.Address{7}
+	payer := x402.EVMAddress([20]byte{7})
 	of := x402.ReceiptTerms{
 		Network: "base", Payer: payer, Payee: s.Address(), Resources: []string{"", offeredURL, "https://inside/report"},
 		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Minute),

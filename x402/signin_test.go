@@ -58,7 +58,7 @@ func TestSignInText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wallet := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	wallet := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 	asked, _ := url.Parse(memberURL)
 	base, _ := x402.NetworkByWire("base")
 	now := signInTime(t, "2026-11-15T10:31:00Z")
@@ -202,7 +202,7 @@ func TestSignInRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := signInChallenge(t, tt.info, tt.chains...).SignIn(asked, base, x402.Address{1}, now)
+		m, err := signInChallenge(t, tt.info, tt.chains...).SignIn(asked, base, x402.EVMAddress([20]byte{1}), now)
 		if (err == nil) != tt.allows {
 			t.Errorf("%s: %q, %v", name, m.Text(), err)
 		}
@@ -211,7 +211,7 @@ func TestSignInRefused(t *testing.T) {
 	asked, _ := url.Parse(memberURL)
 	for _, extensions := range []string{``, `{}`, `{"other":{"sign-in-with-x":1}}`, `{"sign-in-with-x":{},"sign-in-with-x":{}}`, `{"sign-in-with-x":{}`} {
 		c.Extensions = json.RawMessage(extensions)
-		if _, err := c.SignIn(asked, base, x402.Address{1}, now); !errors.Is(err, x402.ErrNoSignIn) {
+		if _, err := c.SignIn(asked, base, x402.EVMAddress([20]byte{1}), now); !errors.Is(err, x402.ErrNoSignIn) {
 			t.Errorf("%s: %v", extensions, err)
 		}
 	}
@@ -226,7 +226,7 @@ func FuzzSignIn(f *testing.F) {
 	f.Add("\n", "https://api.example.com/\r\n", "12345678", "2026-11-15T10:30:00,5Z", "")
 	f.Fuzz(func(t *testing.T, statement, uri, nonce, issued, request string) {
 		info := signInInfo().With("statement", statement).With("uri", uri).With("nonce", nonce).With("issuedAt", issued).With("requestId", request)
-		m, err := signInChallenge(t, info, onBase).SignIn(asked, base, x402.Address{1}, now)
+		m, err := signInChallenge(t, info, onBase).SignIn(asked, base, x402.EVMAddress([20]byte{1}), now)
 		if err != nil {
 			return
 		}

@@ -66,4 +66,4 @@ func (s Signature) words() []byte { return slices.Concat(word(uint64(s[64])), s[
 // selector begins the data of a call: the first bytes of the hash of the function.
 func selector(function string) []byte { return crypto.Keccak256([]byte(function))[:4] }
 
-func addressWord(a Address) []byte { return common.LeftPadBytes(a[:], 32) }
+func addressWord(a Address) []byte { return common.LeftPadBytes(a.evm[:], 32) }

@@ -56,12 +56,12 @@ func TestTypedDataOfACancellation(t *testing.T) {
 // The domain's type names the members that the domain has: Permit2 has no version.
 func TestTypedDataWithoutVersion(t *testing.T) {
 	t.Parallel()
-	domain := x402.TypedDomain{Name: "Permit2", ChainID: 8453, VerifyingContract: x402.Address{1}}
+	domain := x402.TypedDomain{Name: "Permit2", ChainID: 8453, VerifyingContract: x402.EVMAddress([20]byte{1})}
 	types := map[string][]x402.TypedField{
 		"Outer": {{Name: "inner", Type: "Inner"}, {Name: "nonce", Type: "uint256"}},
 		"Inner": {{Name: "token", Type: "address"}},
 	}
-	message := map[string]any{"inner": map[string]any{"token": x402.Address{2}.String()}, "nonce": "7"}
+	message := map[string]any{"inner": map[string]any{"token": x402.EVMAddress([20]byte{2}).String()}, "nonce": "7"}
 	data := x402.NewTypedData(domain, "Outer", types, message)
 	if fields := data.Types["EIP712Domain"]; len(fields) != 3 {
 		t.Errorf("the domain's type has %v", fields)

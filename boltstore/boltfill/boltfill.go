@@ -98,12 +98,12 @@ func (f *filler) one(n int) (h boltstore.History, err error) {
 		ID: id, KeyID: f.Keys[f.few(len(f.Keys))], Door: policy.DoorProxy, Task: task, Host: host,
 		RequestURL: "https://" + host + "/v1/reports?n=" + strconv.Itoa(n),
 		Terms: pay.Terms{
-			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,
+			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.EVMAddress([20]byte{0x70}), Amount: amount,
 		},
 		Currency: usdc.Symbol, WalletID: "wallet", Created: at, State: pay.Open,
 		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
 		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: amount, ValidBefore: uint64(at.Add(time.Minute).Unix()), Nonce: nonce,
+			From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{0x70}), Value: amount, ValidBefore: uint64(at.Add(time.Minute).Unix()), Nonce: nonce,
 		},
 	}
 	p.Grant("boltfill", at.Add(pay.LeaseTime))

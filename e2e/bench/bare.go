@@ -35,7 +35,7 @@ func buyBare(ctx context.Context) error {
 		return err
 	}
 	c, url, api := load{clients: numbers[0]}, os.Getenv("URL"), client(new(atomic.Int64))
-	from := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	from := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 	base, ok := x402.NetworkByWire("base")
 	if !ok {
 		return errors.New("base is not a known network")

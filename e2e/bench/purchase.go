@@ -71,7 +71,7 @@ func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
 		ID: id, KeyID: key.ID, OrganizationID: key.OrganizationID, Door: policy.DoorProxy,
 		RequestURL: "http://" + host + "/reports?n=" + strconv.Itoa(n), Host: host,
 		Terms: pay.Terms{
-			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,
+			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.EVMAddress([20]byte{0x70}), Amount: amount,
 		},
 		Currency: usdc.Symbol, WalletID: "history", Created: at, State: pay.Open,
 		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
@@ -82,7 +82,7 @@ func newRow(key pay.Key, n int, at time.Time) *pay.Payment {
 			Resource: json.RawMessage(`{"url":"http://api.example.com/reports","description":"a report","mimeType":"application/json"}`),
 		},
 		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: amount,
+			From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{0x70}), Value: amount,
 			ValidBefore: uint64(at.Add(5 * time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf("nonce", id)),
 		},
 	}

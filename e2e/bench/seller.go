@@ -78,7 +78,7 @@ func (s *seller) writeChallenges() error {
 	}
 	usdc := base.Assets[0]
 	var payTo x402.Address
-	rand.Read(payTo[:]) // cannot fail
+	rand.Read(payTo.Bytes()) // cannot fail
 	extra := map[string]string{"name": usdc.Name, "version": usdc.Version}
 	v2, err := json.Marshal(map[string]any{
 		"x402Version": 2, "error": "Payment required",

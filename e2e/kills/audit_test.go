@@ -29,7 +29,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 	ctx := bounded(t)
 	moved := map[paid]int{} // before the journal is read: a payload may still be settled meanwhile
 	for _, c := range w.everybody() {
-		from := common.Address(c.Wallet)
+		from := common.Address(c.Wallet.EVM())
 		transfers, err := w.chain.Transfers(ctx, &from, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 	}
 	for _, row := range w.journal(ctx, t) {
 		if row.State != pay.Void {
-			moved[paid{common.Address(row.Authorization.From), row.Terms.Amount.String()}]--
+			moved[paid{common.Address(row.Authorization.From.EVM()), row.Terms.Amount.String()}]--
 		}
 	}
 	for what, missing := range moved {

@@ -83,7 +83,7 @@ func (l *ledger) account(wallet x402.Address) hostile.Ledger {
 	for _, t := range l.transfers {
 		if t.from == wallet {
 			a.Transfers = append(a.Transfers, token.Transfer{
-				From: common.Address(t.from), To: common.Address(t.to), Value: new(big.Int).SetUint64(t.value), Tx: t.tx(), Block: t.block,
+				From: common.Address(t.from.EVM()), To: common.Address(t.to.EVM()), Value: new(big.Int).SetUint64(t.value), Tx: t.tx(), Block: t.block,
 			})
 			a.Used = append(a.Used, token.UsedAuthorization{Nonce: t.nonce, Tx: t.tx()})
 		}

@@ -128,10 +128,10 @@ func (c rpc) ethCall(params []json.RawMessage) (any, error) {
 		out = c.token.DomainSeparator
 	case "70a08231":
 		w := arg(0)
-		new(big.Int).SetUint64(c.balance(x402.Address(w[12:]))).FillBytes(out[:])
+		new(big.Int).SetUint64(c.balance(x402.EVMAddress([20]byte(w[12:])))).FillBytes(out[:])
 	case "e94a0102":
 		w := arg(0)
-		if c.usedAt(x402.Address(w[12:]), arg(1), block) {
+		if c.usedAt(x402.EVMAddress([20]byte(w[12:])), arg(1), block) {
 			out[31] = 1
 		}
 	case "dd62ed3e": // no owner has allowed anything
@@ -183,7 +183,7 @@ func words(values []string) (list [][32]byte, err error) {
 
 func oneOf(list [][32]byte, w [32]byte) bool { return len(list) == 0 || slices.Contains(list, w) }
 
-func addressWord(a x402.Address) (w [32]byte) { copy(w[12:], a[:]); return w }
+func addressWord(a x402.Address) (w [32]byte) { copy(w[12:], a.Bytes()); return w }
 
 func hexWord(w [32]byte) string { return "0x" + hex.EncodeToString(w[:]) }
 

@@ -32,7 +32,7 @@ const (
 )
 
 // refusedPayee is a seller whose payments the facilitator refuses.
-var refusedPayee = x402.Address{19: 1}
+var refusedPayee = x402.EVMAddress([20]byte{19: 1})
 
 // price of everything, in the smallest unit of USDC.
 const price = 100
@@ -111,7 +111,7 @@ func startWorld(t *testing.T) *world {
 	}
 	w.ledger = newLedger(now)
 	sum := sumOf("seller")
-	w.payTo = x402.Address(sum[:20])
+	w.payTo = x402.EVMAddress([20]byte(sum[:20]))
 	w.challenge = w.challengeOf(t, w.payTo, "goods")
 	w.rpcURL = "http://" + serve(t, w.dated(rpc{w.ledger}), nil)
 	w.facilitatorURL = "http://" + serve(t, w.dated(w.facilitator()), nil)

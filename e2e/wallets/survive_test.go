@@ -104,7 +104,7 @@ func TestAnotherMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key, err := keystore.DecryptKey(text, passphrase); err != nil || x402.Address(key.Address).String() != address {
+	if key, err := keystore.DecryptKey(text, passphrase); err != nil || x402.EVMAddress(key.Address).String() != address {
 		t.Errorf("%v: %s", err, text)
 	}
 	other.run("exec", "--admin", other.Admin(), "--", "true")

@@ -43,7 +43,7 @@ func TestApproveCommand(t *testing.T) {
 	receipt, err := r.client.TransactionReceipt(t.Context(), common.HexToHash(got.Transaction))
 	r.must(err)
 	approval := common.HexToHash("0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925") // Approval(address,address,uint256)
-	if len(receipt.Logs) != 1 || receipt.Logs[0].Topics[0] != approval || common.BytesToAddress(receipt.Logs[0].Topics[2][:]) != common.Address(x402.Permit2) {
+	if len(receipt.Logs) != 1 || receipt.Logs[0].Topics[0] != approval || common.BytesToAddress(receipt.Logs[0].Topics[2][:]) != common.Address(x402.Permit2.EVM()) {
 		t.Errorf("events %+v", receipt.Logs)
 	}
 	r.run(of+"1.5 --yes", "may move 1.5 USDC", "none, because it may move that amount already")

@@ -73,7 +73,7 @@ func newOnChain(t *testing.T) *onChain {
 
 func (w *onChain) fund(wallet pay.Wallet, amount int64) {
 	w.t.Helper()
-	w.must(w.chain.Fund(w.t.Context(), common.Address(*wallet.Address), big.NewInt(amount)))
+	w.must(w.chain.Fund(w.t.Context(), common.Address(wallet.Address.EVM()), big.NewInt(amount)))
 }
 
 func TestStatementAndExport(t *testing.T) {

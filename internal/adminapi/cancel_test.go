@@ -55,9 +55,9 @@ func newRealWorld(t *testing.T, ether uint64, change ...func(*pay.Options)) *rea
 	t.Cleanup(r.client.Close)
 	r.key = r.world.key("research")
 	r.wallet = r.walletOf(r.key)
-	r.must(real.Fund(ctx, common.Address(*r.wallet.Address), big.NewInt(2_000_000)))
+	r.must(real.Fund(ctx, common.Address(r.wallet.Address.EVM()), big.NewInt(2_000_000)))
 	if ether > 0 {
-		r.must(real.FundETH(ctx, common.Address(*r.wallet.Address), new(big.Int).SetUint64(ether)))
+		r.must(real.FundETH(ctx, common.Address(r.wallet.Address.EVM()), new(big.Int).SetUint64(ether)))
 	}
 	return r
 }
@@ -79,7 +79,7 @@ func (r *realWorld) moves(p x402.Payload) (string, error) {
 
 func (r *realWorld) tokens() string {
 	r.t.Helper()
-	have, err := r.chain.Balance(r.t.Context(), common.Address(*r.wallet.Address))
+	have, err := r.chain.Balance(r.t.Context(), common.Address(r.wallet.Address.EVM()))
 	r.must(err)
 	return have.String()
 }
@@ -87,7 +87,7 @@ func (r *realWorld) tokens() string {
 // account returns the wallet's wei, and the number of its transactions.
 func (r *realWorld) account() (wei *big.Int, nonce uint64) {
 	r.t.Helper()
-	at := common.Address(*r.wallet.Address)
+	at := common.Address(r.wallet.Address.EVM())
 	wei, err := r.client.BalanceAt(r.t.Context(), at, nil)
 	r.must(err)
 	nonce, err = r.client.NonceAt(r.t.Context(), at, nil)
@@ -98,7 +98,7 @@ func (r *realWorld) account() (wei *big.Int, nonce uint64) {
 // used reads whether the token takes the authorization any more.
 func (r *realWorld) used(p *pay.Payment) bool {
 	r.t.Helper()
-	used, err := r.chain.AuthorizationState(r.t.Context(), common.Address(*r.wallet.Address), p.Authorization.Nonce)
+	used, err := r.chain.AuthorizationState(r.t.Context(), common.Address(r.wallet.Address.EVM()), p.Authorization.Nonce)
 	r.must(err)
 	return used
 }
@@ -225,7 +225,7 @@ func TestCancelCommandWithoutGas(t *testing.T) {
 	if want := "0x" + hex.EncodeToString(got.Call.Cancellation.Call(signature)); want != got.Call.Data || !strings.HasPrefix(want, "0x5a049a70") {
 		t.Errorf("data %s, want %s", got.Call.Data, want)
 	}
-	_, err = r.chain.CancelAuthorization(t.Context(), common.Address(*r.wallet.Address), p.Authorization.Nonce, signature)
+	_, err = r.chain.CancelAuthorization(t.Context(), common.Address(r.wallet.Address.EVM()), p.Authorization.Nonce, signature)
 	r.must(err)
 	if !r.used(p) {
 		t.Error("it is not canceled")

@@ -37,7 +37,7 @@ func keystoreOf(t *testing.T) (path string, address x402.Address) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = x402.Address(crypto.PubkeyToAddress(private.PublicKey))
+	address = x402.EVMAddress(crypto.PubkeyToAddress(private.PublicKey))
 	text, err := geth.EncryptKey(&geth.Key{Id: uuid.New(), Address: crypto.PubkeyToAddress(private.PublicKey), PrivateKey: private}, passphrase, 1<<4, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestExportImport(t *testing.T) {
 	text, err := os.ReadFile(out)
 	w.must(err)
 	opened, err := geth.DecryptKey(text, passphrase)
-	if err != nil || x402.Address(opened.Address) != *mine.Address {
+	if err != nil || x402.EVMAddress(opened.Address) != *mine.Address {
 		t.Fatalf("%v: %s", err, text)
 	}
 	if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o600 {

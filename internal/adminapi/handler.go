@@ -284,6 +284,7 @@ var statuses = map[pay.ErrorCode]int{
 	pay.CodeLeaseHeld:       http.StatusConflict,
 	pay.CodeLeaseLost:       http.StatusConflict,
 	pay.CodeTransaction:     http.StatusConflict,
+	pay.CodeChallenge:       http.StatusConflict,
 	pay.CodeKeyExists:       http.StatusConflict,
 	pay.CodeKeyLimit:        http.StatusConflict,
 	pay.CodeWalletLimit:     http.StatusConflict,

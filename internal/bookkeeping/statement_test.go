@@ -26,7 +26,7 @@ type month struct {
 }
 
 func newMonth() *month {
-	owner := x402.Address{19: 1}
+	owner := x402.EVMAddress([20]byte{19: 1})
 	n, _ := x402.NetworkByWire("base")
 	return &month{Tally: NewTally(october), owner: owner, name: WalletName{"base", owner.String()}, history: treasury.History{
 		Asset: n.Assets[0], Opening: pay.ChainBlock{Number: 100, Time: october.From.Add(-time.Second)},
@@ -41,7 +41,7 @@ func (m *month) books(amount uint64, at time.Time, change ...func(*Booking)) Boo
 	b := Booking{
 		ID: fmt.Sprintf("event-%03d", m.n), Kind: Payment, At: at, Amount: money.New(amount), Symbol: "USDC", Digits: 6, Network: "base",
 		Wallet: m.owner.String(), KeyID: "key", KeyLabel: "research", Host: "api.example.com", PaymentID: fmt.Sprintf("payment-%03d", m.n),
-		Transaction: fmt.Sprintf("0x%064x", m.n), Other: x402.Address{19: 9}.String(),
+		Transaction: fmt.Sprintf("0x%064x", m.n), Other: x402.EVMAddress([20]byte{19: 9}).String(),
 	}
 	for _, c := range change {
 		c(&b)
@@ -110,7 +110,7 @@ var noon = time.Date(2026, 10, 15, 12, 0, 0, 0, time.UTC)
 func TestStatementEqualsTheChain(t *testing.T) {
 	t.Parallel()
 	m := newMonth()
-	m.moves(x402.Address{19: 7}, m.owner, 500, 110, "0xd")
+	m.moves(x402.EVMAddress([20]byte{19: 7}), m.owner, 500, 110, "0xd")
 	m.pays(m.books(10, noon), 120)
 	m.pays(m.books(20, noon, func(b *Booking) { b.Kind = Withdrawal }), 121)
 	unnamed := m.books(30, noon, func(b *Booking) { b.Transaction = "" })
@@ -162,13 +162,13 @@ func TestDifferences(t *testing.T) {
 			return nil
 		}, []Reason{Corrected}, Differs},
 		"unknown": {func(m *month) []OpenPayment {
-			m.moves(m.owner, x402.Address{19: 9}, 5, 120, "0xe")
-			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: money.New(6)}}
+			m.moves(m.owner, x402.EVMAddress([20]byte{19: 9}), 5, 120, "0xe")
+			return []OpenPayment{{ID: "p", To: x402.EVMAddress([20]byte{19: 9}), Amount: money.New(6)}}
 		}, []Reason{NotBooked}, Differs},
 		"open": {func(m *month) []OpenPayment {
-			m.moves(m.owner, x402.Address{19: 9}, 5, 120, "0xe")
-			m.moves(m.owner, x402.Address{19: 9}, 5, 121, "0xf") // a payment moves money once
-			return []OpenPayment{{ID: "p", To: x402.Address{19: 9}, Amount: money.New(5)}}
+			m.moves(m.owner, x402.EVMAddress([20]byte{19: 9}), 5, 120, "0xe")
+			m.moves(m.owner, x402.EVMAddress([20]byte{19: 9}), 5, 121, "0xf") // a payment moves money once
+			return []OpenPayment{{ID: "p", To: x402.EVMAddress([20]byte{19: 9}), Amount: money.New(5)}}
 		}, []Reason{NotBooked, Open}, Differs},
 		"burnt": {func(m *month) []OpenPayment {
 			m.history.Balances[m.owner] = [2]money.Amount{money.New(1000), money.New(999)}
@@ -230,7 +230,7 @@ func TestDifferencesAddUp(t *testing.T) {
 			}
 		}
 		for i := range rapid.IntRange(0, 5).Draw(t, "others") {
-			ends := []x402.Address{m.owner, {19: 9}}
+			ends := []x402.Address{m.owner, x402.EVMAddress([20]byte{19: 9})}
 			if rapid.Bool().Draw(t, "in") {
 				slices.Reverse(ends)
 			}
@@ -238,7 +238,7 @@ func TestDifferencesAddUp(t *testing.T) {
 		}
 		var open []OpenPayment
 		if rapid.Bool().Draw(t, "open") {
-			open = append(open, OpenPayment{ID: "open", To: x402.Address{19: 9}, Amount: money.New(amount.Draw(t, "open amount"))})
+			open = append(open, OpenPayment{ID: "open", To: x402.EVMAddress([20]byte{19: 9}), Amount: money.New(amount.Draw(t, "open amount"))})
 		}
 		if err := m.Compare(m.name, m.history, open); err != nil {
 			t.Fatal(err)

@@ -77,6 +77,8 @@ type paymentRow struct {
 	SellerSaid     string         `cbor:"51,keyasint,omitempty"`
 	Waited         int64          `cbor:"52,keyasint,omitempty"` // in milliseconds
 	CalledUntil    Nanos          `cbor:"53,keyasint,omitempty"`
+	Message        string         `cbor:"54,keyasint,omitempty"`
+	Height         uint64         `cbor:"55,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -306,7 +308,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Fingerprint: r.Fingerprint, Identity: r.Identity, IdempotencyKey: r.IdempotencyKey,
 		Authorization: x402.Authorization{
 			From: r.From, To: r.PayTo, ValidAfter: r.ValidAfter, ValidBefore: r.ValidBefore, Nonce: r.Nonce,
-			Rail: r.Rail, Facilitator: r.Facilitator,
+			Rail: r.Rail, Facilitator: r.Facilitator, Message: r.Message, Height: r.Height,
 		},
 		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.Time(),
 		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
@@ -314,7 +316,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Check: r.Check.Time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
 		Waited: time.Duration(r.Waited) * time.Millisecond, CalledUntil: r.CalledUntil.Time(),
 	}
-	if !r.Rail.Known() {
+	if !r.Rail.Known() && !r.Rail.Other() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)
 	}
 	if p.Terms.Amount, err = r.Amount.Amount(); err != nil {

@@ -36,8 +36,8 @@ func EncodeRow(p *pay.Payment) []byte {
 	w.text(8, string(t.Settlement))
 	w.text(9, t.Network)
 	w.text(10, t.Scheme)
-	w.bytes(11, t.Asset[:])
-	w.bytes(12, t.PayTo[:])
+	w.bytes(11, t.Asset.Bytes())
+	w.bytes(12, t.PayTo.Bytes())
 	w.optionalAmount(13, t.Amount)
 	w.text(14, p.Currency)
 	w.id(15, p.WalletID)
@@ -49,9 +49,9 @@ func EncodeRow(p *pay.Payment) []byte {
 		w.bytes(18, p.Identity[:])
 	}
 	w.text(19, p.IdempotencyKey)
-	w.bytes(21, a.From[:])
+	w.bytes(21, a.From.Bytes())
 	if a.To != t.PayTo {
-		w.bytes(22, a.To[:])
+		w.bytes(22, a.To.Bytes())
 	}
 	if a.Value != t.Amount {
 		w.field(23)
@@ -116,12 +116,14 @@ func EncodeRow(p *pay.Payment) []byte {
 	w.optionalBytes(47, p.SignedReceipt)
 	w.number(48, uint64(a.Rail))
 	if !a.Facilitator.IsZero() {
-		w.bytes(49, a.Facilitator[:])
+		w.bytes(49, a.Facilitator.Bytes())
 	}
 	w.optionalAmount(50, p.Charged)
 	w.text(51, p.SellerSaid)
 	w.number(52, uint64(max(p.Waited, 0)/time.Millisecond)) //nolint:gosec // not negative
 	w.time(53, p.CalledUntil)
+	w.text(54, a.Message)
+	w.number(55, a.Height)
 	return w.row()
 }
 

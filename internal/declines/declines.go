@@ -251,6 +251,11 @@ func All() []Reason {
 			Do:  "use one key for one request",
 		},
 		{
+			Word: "challenge-taken", Group: Unsent, Codes: codes{pay.CodeChallenge},
+			Why: "the challenge has chosen what marks the payment, and another payment has it",
+			Do:  "ask again, for a fresh challenge",
+		},
+		{
 			Word: "idempotency-key-invalid", Group: Unsent, Why: "the `Idempotency-Key` is not one value of 1–255 visible ASCII characters",
 			Do: "send a proper one, or none",
 		},

@@ -97,7 +97,7 @@ func encrypt(secret []byte, passphrase string, n int) ([]byte, error) {
 	var iv [aes.BlockSize]byte
 	_, _ = rand.Read(salt[:]) // never fails: crypto/rand ends the process instead
 	_, _ = rand.Read(iv[:])
-	f := file{Address: hex.EncodeToString(address[:]), ID: uuid.NewString(), Version: 3}
+	f := file{Address: hex.EncodeToString(address.Bytes()), ID: uuid.NewString(), Version: 3}
 	f.Crypto = encrypted{
 		Cipher: "aes-128-ctr", KDF: "scrypt",
 		KDFParams: derivation{Length: keySize, Salt: hex.EncodeToString(salt[:]), N: n, R: scryptR, P: scryptP},
@@ -149,7 +149,7 @@ func Decrypt(text []byte, passphrase string) ([]byte, error) {
 		return nil, err
 	}
 	address, err := addressOf(secret)
-	if err == nil && f.Address != "" && !strings.EqualFold(strings.TrimPrefix(f.Address, "0x"), hex.EncodeToString(address[:])) {
+	if err == nil && f.Address != "" && !strings.EqualFold(strings.TrimPrefix(f.Address, "0x"), hex.EncodeToString(address.Bytes())) {
 		err = formatErrorf("its address is not that of its key")
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func addressOf(secret []byte) (x402.Address, error) {
 	if err != nil {
 		return x402.Address{}, formatErrorf("what it holds is no private key") // err describes the secret's value
 	}
-	return x402.Address(crypto.PubkeyToAddress(key.PublicKey)), nil
+	return x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)), nil
 }
 
 func xor(key, iv, text []byte) ([]byte, error) {

@@ -41,7 +41,7 @@ var boundTests = map[string]func(*fixture){
 		fresh.Dry = false
 		f.begin(fresh, pay.Created)
 		elsewhere := ofChallenge(want(other, noon), id)
-		elsewhere.New.Authorization.From = x402.Address{2}
+		elsewhere.New.Authorization.From = x402.EVMAddress([20]byte{2})
 		f.begin(elsewhere, pay.Created)
 	},
 	"taken for ever": func(f *fixture) {

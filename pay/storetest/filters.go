@@ -17,7 +17,7 @@ func (f *fixture) pays(k pay.Key, amount uint64, host, task string, payee byte, 
 	f.Helper()
 	b := want(k, at)
 	b.New.ID, b.New.Host, b.New.Task, b.New.RequestURL = eventID(at), host, task, "https://"+host+"/"
-	b.New.Terms.Amount, b.New.Terms.PayTo = money.New(amount), x402.Address{payee}
+	b.New.Terms.Amount, b.New.Terms.PayTo = money.New(amount), x402.EVMAddress([20]byte{payee})
 	p := f.begin(b, pay.Created)
 	for _, v := range verdicts {
 		o := outcome(p, v)
@@ -57,7 +57,7 @@ var filterTests = map[string]func(*fixture){
 		}
 		slices.Reverse(all)
 		f.reopen(Opener.Kill)
-		two := x402.Address{2}
+		two := x402.EVMAddress([20]byte{2})
 		for _, label := range []string{"", "open", "settled", "disputed", "void"} {
 			for _, q := range []pay.PaymentFilter{
 				{},
@@ -105,7 +105,7 @@ var filterTests = map[string]func(*fixture){
 				rare = append([]string{p.ID}, rare...)
 			}
 		}
-		two := x402.Address{2}
+		two := x402.EVMAddress([20]byte{2})
 		f.same("rare", f.pages(pay.PaymentFilter{Payee: &two, Limit: 5}, 5, k), rare)
 		f.same("rare, of all keys", f.pages(pay.PaymentFilter{Payee: &two, Limit: 5, All: true}, 5), rare)
 	},
@@ -145,7 +145,7 @@ var filterTests = map[string]func(*fixture){
 				f.Errorf("%+v: %+v, want %+v", q, t, sum)
 			}
 		}
-		payee, nobody := x402.Address{0x70}, x402.Address{1}
+		payee, nobody := x402.EVMAddress([20]byte{0x70}), x402.EVMAddress([20]byte{1})
 		want(pay.OrganizationSpendQuery{}, sum(3, 21, 5), a, b)
 		want(pay.OrganizationSpendQuery{Host: "a.example", Task: "crawl"}, sum(1, 5, 5), a, b)
 		want(pay.OrganizationSpendQuery{Payee: &payee, To: noon}, sum(2, 14, 5), a, b)

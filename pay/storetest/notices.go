@@ -9,6 +9,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/x402"
 )
 
 // notice makes a notice about a key.
@@ -180,7 +181,7 @@ var noticeTests = map[string]func(*fixture){
 			b := want(k, noon)
 			b.Policy, b.KeyName = &policy.Policy{DailyBudget: policy.CapOf(limit)}, "shop"
 			b.New.Terms.Amount, b.New.Authorization.Value = money.New(4), money.New(4)
-			b.New.Terms.PayTo[0] = payee
+			b.New.Terms.PayTo = x402.EVMAddress([20]byte{payee})
 			b.New.Identity, b.Identity = pay.HashOf(b.New.ID), pay.HashOf(b.New.ID)
 			if change != nil {
 				change(b)

@@ -204,7 +204,7 @@ var policyTests = map[string]func(*fixture){
 		most := policy.CapOf(money.New(5))
 		f.begin(judged(want(k, noon), policy.Policy{MaxPayment: most}, 0, 5), pay.Created)
 		f.refusedBy(judged(want(k, noon), policy.Policy{MaxPayment: most}, 0, 6), "per-payment")
-		f.refusedBy(judged(want(k, noon), policy.Policy{DenyPayees: []x402.Address{{0x70}}}, 0, 5), "payees")
+		f.refusedBy(judged(want(k, noon), policy.Policy{DenyPayees: []x402.Address{x402.EVMAddress([20]byte{0x70})}}, 0, 5), "payees")
 		f.refusedBy(judged(want(k, noon), policy.Policy{DenyHosts: []string{"*.example.com"}}, 0, 5), "hosts")
 		f.refusedBy(judged(want(k, noon), policy.Policy{Doors: []policy.Door{policy.DoorAPI}}, 0, 5), "doors")
 		f.refusedBy(judged(want(k, noon), policy.Policy{Tasks: map[string]policy.Budget{"crawl": {MaxPayment: most}}}, 0, 6), "task-per-payment")
@@ -365,7 +365,7 @@ var policyTests = map[string]func(*fixture){
 		pol := &policy.Policy{Hosts: map[string]policy.Budget{}, Tasks: map[string]policy.Budget{}}
 		for i := range 1000 {
 			pol.AllowHosts = append(pol.AllowHosts, fmt.Sprintf("host-%d.example.com", i))
-			pol.DenyPayees = append(pol.DenyPayees, x402.Address{byte(i), byte(i >> 8), 1})
+			pol.DenyPayees = append(pol.DenyPayees, x402.EVMAddress([20]byte{byte(i), byte(i >> 8), 1}))
 			pol.Hosts[pol.AllowHosts[i]] = policy.Budget{DailyBudget: policy.CapOf(money.New(uint64(i) + 1))}
 			pol.Tasks[fmt.Sprint("task-", i)] = policy.Budget{MonthlyBudget: policy.NoCap()}
 		}

@@ -38,9 +38,9 @@ func onChain(k pay.Key, seed string, nonce x402.Nonce) *pay.Payment {
 	id := newID()
 	p := &pay.Payment{
 		ID: id, KeyID: k.ID, Created: noon, Closed: noon, State: pay.Settled, Confirmed: true, Reconciled: true, Answered: true,
-		Terms:    pay.Terms{Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five},
+		Terms:    pay.Terms{Network: "base", Scheme: "exact", Asset: x402.EVMAddress([20]byte{0xa5}), PayTo: x402.EVMAddress([20]byte{0x70}), Amount: five},
 		Currency: "USDC", WalletID: "wallet-of-" + k.ID, Transaction: transaction(seed), EventID: newID(),
-		Authorization: x402.Authorization{From: x402.Address{1}, To: x402.Address{0x70}, Value: five, ValidBefore: uint64(noon.Unix()), Nonce: nonce},
+		Authorization: x402.Authorization{From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{0x70}), Value: five, ValidBefore: uint64(noon.Unix()), Nonce: nonce},
 		Check:         noon.Add(pay.RetainPayload),
 	}
 	for c, n := range map[pay.Counter]uint64{placeOf(k): 1, budgetOf(k): 5} {
@@ -191,7 +191,7 @@ var reconcileTests = map[string]func(*fixture){
 		f.same("progress", []any{r.Booked, r.Scans["base"]}, []any{1, pay.Scan{First: 1, Next: 9}})
 		// The nonce of another wallet is another authorization.
 		elsewhere := onChain(k, "elsewhere", lost.Authorization.Nonce)
-		elsewhere.Authorization.From = x402.Address{2}
+		elsewhere.Authorization.From = x402.EVMAddress([20]byte{2})
 		f.finds(1, elsewhere)
 		// What the backup has open is settled by recovery, and counted once.
 		f.settle(f.acquired(open.ID), true)

@@ -194,13 +194,13 @@ func want(k pay.Key, now time.Time) *pay.Begin {
 		RequestURL: "https://api.example.com/" + id, Host: "api.example.com",
 		Terms: pay.Terms{
 			Settlement: pay.SettleSeller, Network: "base", Scheme: "exact",
-			Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five,
+			Asset: x402.EVMAddress([20]byte{0xa5}), PayTo: x402.EVMAddress([20]byte{0x70}), Amount: five,
 		},
 		Currency: "USDC", WalletID: "wallet-of-" + k.ID, Created: now,
 		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
 		Offer: x402.Offer{Version: 2, Accepted: json.RawMessage(`{"scheme": "exact"}`)},
 		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: five,
+			From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{0x70}), Value: five,
 			ValidBefore: uint64(now.Add(time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf(id)),
 		},
 		State: pay.Open,

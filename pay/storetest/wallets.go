@@ -12,7 +12,7 @@ import (
 func newWallet(k pay.Key) pay.NewWallet {
 	id := newID()
 	hash := pay.HashOf(id)
-	address := x402.Address(hash[:20])
+	address := x402.EVMAddress([20]byte(hash[:20]))
 	return pay.NewWallet{
 		Wallet: pay.Wallet{ID: id, KeyID: k.ID, ProviderID: "local_" + id, Network: "base", Address: &address, Created: noon},
 		Secret: []byte("secret of " + id),
@@ -134,7 +134,7 @@ var walletTests = map[string]func(*fixture){
 		f.same("wallet", must(f.WalletByAddress(f.ctx, *w.Address)).ID, w.ID)
 	},
 	"one address at once": func(f *fixture) {
-		k, address := f.key(), x402.Address{1}
+		k, address := f.key(), x402.EVMAddress([20]byte{1})
 		errs := together(crowd, func(int) error {
 			w := newWallet(k)
 			w.Address = &address

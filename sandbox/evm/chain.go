@@ -136,9 +136,9 @@ func (c *Chain) genesis() *core.Genesis {
 	maps.Copy(alloc, types.GenesisAlloc{
 		c.TokenAddress():                      {Code: contracts.Token().DeployedBytecode, Balance: new(big.Int)},
 		common.HexToAddress(multicallAddress): {Code: contracts.Multicall3().DeployedBytecode, Balance: new(big.Int)},
-		common.Address(x402.Permit2):          {Code: contracts.Permit2().DeployedBytecode, Balance: new(big.Int)},
-		common.Address(x402.ExactProxy):       {Code: contracts.ExactProxy().DeployedBytecode, Balance: new(big.Int)},
-		common.Address(x402.UptoProxy):        {Code: contracts.UptoProxy().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.Permit2.EVM()):    {Code: contracts.Permit2().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.ExactProxy.EVM()): {Code: contracts.ExactProxy().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.UptoProxy.EVM()):  {Code: contracts.UptoProxy().DeployedBytecode, Balance: new(big.Int)},
 		c.op.address:                          {Balance: new(big.Int).Lsh(big.NewInt(1), 200)},
 	})
 	return &core.Genesis{
@@ -223,4 +223,6 @@ func (c *Chain) Close() error {
 func (c *Chain) RPCURL() string { return c.stack.HTTPEndpoint() }
 
 // TokenAddress returns the token's address, which is USDC's on Base.
-func (c *Chain) TokenAddress() common.Address { return common.Address(c.network.Assets[0].Address) }
+func (c *Chain) TokenAddress() common.Address {
+	return common.Address(c.network.Assets[0].Address.EVM())
+}

@@ -41,7 +41,7 @@ type (
 )
 
 // Operator returns the account that relays. It is the facilitator of scheme upto here.
-func (c *Chain) Operator() x402.Address { return x402.Address(c.op.address) }
+func (c *Chain) Operator() x402.Address { return x402.EVMAddress(c.op.address) }
 
 // Permit2Call returns the proxy and the data of the call that uses an authorization of Permit2. amount
 // is what is moved on the rail of upto.
@@ -56,13 +56,13 @@ func (c *Chain) Permit2Call(a x402.Authorization, amount money.Amount, signature
 	}
 	number := func(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
 	p := permit{permitted{c.TokenAddress(), a.Value.Big()}, new(big.Int).SetBytes(a.Nonce[:]), number(a.ValidBefore - 1)}
-	owner, to, after := common.Address(a.From), common.Address(a.To), number(a.ValidAfter)
+	owner, to, after := common.Address(a.From.EVM()), common.Address(a.To.EVM()), number(a.ValidAfter)
 	args := []any{p, owner, exactWitness{to, after}, signature[:]}
 	if a.Rail == x402.RailUpto {
-		args = []any{p, amount.Big(), owner, uptoWitness{to, common.Address(a.Facilitator), after}, signature[:]}
+		args = []any{p, amount.Big(), owner, uptoWitness{to, common.Address(a.Facilitator.EVM()), after}, signature[:]}
 	}
 	data, err := methods.Pack("settle", args...)
-	return common.Address(proxy), data, err
+	return common.Address(proxy.EVM()), data, err
 }
 
 // SettlePermit2 relays an authorization of Permit2 through its proxy. Its results are like those of
@@ -82,7 +82,7 @@ func (c *Chain) Relay(ctx context.Context, to common.Address, data []byte) (stri
 
 // Approve lets a spender move tokens of an account, which pays the gas from ether that it gets here.
 func (c *Chain) Approve(ctx context.Context, owner *ecdsa.PrivateKey, spender x402.Address, amount *big.Int) error {
-	data, err := c.token.Pack("approve", common.Address(spender), amount)
+	data, err := c.token.Pack("approve", common.Address(spender.EVM()), amount)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *Chain) Approve(ctx context.Context, owner *ecdsa.PrivateKey, spender x4
 
 // InvalidateNonce makes an account give a nonce of Permit2 up.
 func (c *Chain) InvalidateNonce(ctx context.Context, owner *ecdsa.PrivateKey, nonce x402.Nonce) (string, error) {
-	return c.Send(ctx, owner, common.Address(x402.Permit2), x402.Authorization{Nonce: nonce}.GiveUpCall())
+	return c.Send(ctx, owner, common.Address(x402.Permit2.EVM()), x402.Authorization{Nonce: nonce}.GiveUpCall())
 }
 
 // Send sends a transaction of an account, gives it the ether for that, and returns the hash once it is

@@ -103,7 +103,7 @@ func newNonce(t *testing.T) (nonce [32]byte) {
 func authorize(t *testing.T, from, to common.Address, value uint64) x402.Authorization {
 	t.Helper()
 	return x402.Authorization{
-		From: x402.Address(from), To: x402.Address(to), Value: money.New(value), Nonce: newNonce(t),
+		From: x402.EVMAddress(from), To: x402.EVMAddress(to), Value: money.New(value), Nonce: newNonce(t),
 		ValidBefore: uint64(time.Now().Add(time.Hour).Unix()),
 	}
 }

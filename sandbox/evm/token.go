@@ -86,7 +86,7 @@ func (c *Chain) packTransfer(a x402.Authorization, signature x402.Signature) ([]
 	r, s, v := split(signature)
 	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
 	return c.token.Pack(
-		transferWithAuth, common.Address(a.From), common.Address(a.To), a.Value.Big(), after, before, a.Nonce, v, r, s,
+		transferWithAuth, common.Address(a.From.EVM()), common.Address(a.To.EVM()), a.Value.Big(), after, before, a.Nonce, v, r, s,
 	)
 }
 

@@ -323,7 +323,7 @@ func TestTokenBesidesAuthorizations(t *testing.T) {
 	packAuth := func(t *testing.T, method string, auth x402.Authorization, sig [65]byte) []byte {
 		t.Helper()
 		args := []any{
-			common.Address(auth.From), common.Address(auth.To), auth.Value.Big(),
+			common.Address(auth.From.EVM()), common.Address(auth.To.EVM()), auth.Value.Big(),
 			new(big.Int).SetUint64(auth.ValidAfter), new(big.Int).SetUint64(auth.ValidBefore), auth.Nonce,
 		}
 		if method != receiveAuth {

@@ -110,11 +110,11 @@ func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
 func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
 	_, token := Network()
 	a := c.authorization
-	used, err := f.chain.AuthorizationState(ctx, common.Address(a.From), a.Nonce)
+	used, err := f.chain.AuthorizationState(ctx, common.Address(a.From.EVM()), a.Nonce)
 	if err != nil {
 		return "", fmt.Errorf("look up the nonce: %w", err)
 	}
-	balance, err := f.chain.Balance(ctx, common.Address(a.From))
+	balance, err := f.chain.Balance(ctx, common.Address(a.From.EVM()))
 	if err != nil {
 		return "", fmt.Errorf("look up the balance: %w", err)
 	}

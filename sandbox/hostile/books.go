@@ -100,7 +100,7 @@ type Ledger struct {
 func ReadLedger(ctx context.Context, chain token.Chain, wallet x402.Address) (Ledger, error) {
 	var l Ledger
 	var err error
-	account := common.Address(wallet)
+	account := common.Address(wallet.EVM())
 	if l.Transfers, err = chain.Transfers(ctx, &account, nil, 0); err != nil {
 		return l, err
 	}

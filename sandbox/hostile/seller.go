@@ -142,7 +142,7 @@ func (v *Visit) refusal() string {
 	if a.To != v.seller.payTo || a.Value != v.seller.price(v.Order) {
 		return "No matching payment requirements"
 	}
-	used, err := v.seller.chain.AuthorizationState(v.r.Context(), common.Address(a.From), a.Nonce)
+	used, err := v.seller.chain.AuthorizationState(v.r.Context(), common.Address(a.From.EVM()), a.Nonce)
 	switch {
 	case err != nil:
 		return "unexpected_verify_error"

@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		o.Now = time.Now
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.Address(crypto.Keccak256([]byte("purser hostile seller"))[12:])}
+	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.EVMAddress([20]byte(crypto.Keccak256([]byte("purser hostile seller"))[12:]))}
 	ctx = context.WithValue(ctx, worldKey{}, w)
 	w.HangUp = func(ctx context.Context, leave func()) {
 		leave()
@@ -133,7 +133,7 @@ func (w *World) Late(ctx context.Context) {
 
 // Fund mints tokens for a wallet, in the token's smallest unit.
 func (w *World) Fund(ctx context.Context, wallet x402.Address, amount money.Amount) error {
-	return w.Chain.Fund(ctx, common.Address(wallet), amount.Big())
+	return w.Chain.Fund(ctx, common.Address(wallet.EVM()), amount.Big())
 }
 
 func (w *World) announce() {

@@ -72,7 +72,7 @@ func newBuyer(t *testing.T, w *World) buyer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := buyer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey)), client(nil)}
+	b := buyer{key, x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)), client(nil)}
 	if err := w.Fund(t.Context(), b.address, money.New(1_000_000)); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestViews(t *testing.T) {
 	}
 	given := `[{"address":"` + w.Chain.TokenAddress().Hex() + `","fromBlock":"0x0","toBlock":"latest"}]`
 	balance := `[{"to":"` + w.Chain.TokenAddress().Hex() + `","data":"0x70a08231` + strings.Repeat("0", 24) +
-		strings.ToLower(common.Address(b.address).Hex()[2:]) + `"},"latest"]`
+		strings.ToLower(common.Address(b.address.EVM()).Hex()[2:]) + `"},"latest"]`
 	block := func(tag string) string { return string(ask("eth_getBlockByNumber", `["`+tag+`",false]`).Result) }
 	whole := ask("eth_getLogs", given)
 	if !bytes.Contains(whole.Result, []byte("transactionHash")) || string(whole.ID) != "7" {

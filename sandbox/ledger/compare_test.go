@@ -100,7 +100,7 @@ func (a *actor) sign(value uint64, change ...func(*x402.Authorization)) (x402.Au
 	a.t.Helper()
 	now := time.Now().Add(time.Duration(a.on.ahead.Load()))
 	one := x402.Authorization{
-		From: x402.Address(a.payer), To: x402.Address{0: 0xbe, 19: 1}, Value: money.New(value),
+		From: x402.EVMAddress(a.payer), To: x402.EVMAddress([20]byte{0: 0xbe, 19: 1}), Value: money.New(value),
 		ValidBefore: uint64(now.Add(time.Minute).Unix()),
 	}
 	_, _ = rand.Read(one.Nonce[:])
@@ -146,7 +146,7 @@ func (a *actor) look(what string, one x402.Authorization, tx string) {
 }
 
 func (a *actor) balances() {
-	have, err := a.on.seen.Balance(a.ctx, base, usdc, x402.Address(a.payer))
+	have, err := a.on.seen.Balance(a.ctx, base, usdc, x402.EVMAddress(a.payer))
 	direct, derr := a.on.Balance(a.ctx, a.payer)
 	transfers, terr := a.on.Transfers(a.ctx, &a.payer, nil, 0)
 	given, gerr := a.on.Transfers(a.ctx, nil, &a.payer, 0)

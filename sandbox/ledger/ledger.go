@@ -147,7 +147,7 @@ func (l *Ledger) transact(what string, refuses func(at uint64) string, change fu
 }
 
 // TokenAddress returns the token's address, which is USDC's on Base.
-func (l *Ledger) TokenAddress() common.Address { return common.Address(l.asset.Address) }
+func (l *Ledger) TokenAddress() common.Address { return common.Address(l.asset.Address.EVM()) }
 
 // Fund mints tokens for an account.
 func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) error {
@@ -168,7 +168,7 @@ func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) err
 
 // TransferWithAuthorization makes the transfer of a signed authorization.
 func (l *Ledger) TransferWithAuthorization(_ context.Context, a x402.Authorization, signature x402.Signature) (string, error) {
-	from, to, value := common.Address(a.From), common.Address(a.To), a.Value.Big()
+	from, to, value := common.Address(a.From.EVM()), common.Address(a.To.EVM()), a.Value.Big()
 	return l.transact("transfer with authorization", func(at uint64) string {
 		return l.refusesTransfer(a, signature, at)
 	}, func(b block, tx common.Hash) {

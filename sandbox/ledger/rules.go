@@ -30,7 +30,7 @@ var maxS = new(big.Int).Rsh(crypto.S256().Params().N, 1)
 // the order of the contract, which decides the reason when two rules are broken. Its caller must
 // hold l.mu.
 func (l *Ledger) refusesTransfer(a x402.Authorization, signature x402.Signature, at uint64) string {
-	from := common.Address(a.From)
+	from := common.Address(a.From.EVM())
 	_, found := l.states[stateKey{from, a.Nonce}]
 	switch {
 	case at <= a.ValidAfter:
@@ -63,7 +63,7 @@ func refusesSignature(digest [32]byte, signature x402.Signature, signer common.A
 	switch {
 	case err != nil:
 		return noSignature
-	case common.Address(by) != signer:
+	case common.Address(by.EVM()) != signer:
 		return badSignature
 	}
 	return ""

@@ -121,7 +121,7 @@ func (w *world) wallet(t *testing.T) pay.Wallet {
 
 func message(w pay.Wallet) pay.Message {
 	base := x402.Networks()[0]
-	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+	a := x402.Authorization{From: *w.Address, To: x402.EVMAddress([20]byte{1}), Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 	return pay.MessageOf(a, base.Assets[0], base.ChainID)
 }
 

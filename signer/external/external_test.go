@@ -74,7 +74,7 @@ func newStub(t *testing.T, accounts int) *stub {
 }
 
 func addressOf(key *ecdsa.PrivateKey) x402.Address {
-	return x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	return x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +276,7 @@ type walletMessage struct {
 
 func messageOf(w pay.Wallet) walletMessage {
 	base := x402.Networks()[0]
-	a := x402.Authorization{From: *w.Address, To: x402.Address{1}, Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
+	a := x402.Authorization{From: *w.Address, To: x402.EVMAddress([20]byte{1}), Value: money.New(1), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7}}
 	return walletMessage{pay.MessageOf(a, base.Assets[0], base.ChainID), w}
 }
 
@@ -306,7 +306,7 @@ func TestAccountsAreLentOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	slices.SortFunc(lent, func(a, b x402.Address) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(lent, func(a, b x402.Address) int { return slices.Compare(a.Bytes(), b.Bytes()) })
 	if len(lent) != accounts || len(slices.Compact(lent)) != accounts || none != 2*accounts {
 		t.Fatalf("%d accounts lent, %d times none was free", len(lent), none)
 	}
@@ -459,7 +459,7 @@ func TestSignIn(t *testing.T) {
 	if by, err := x402.Recover(m.Digest(), signature); err != nil || by != *wallet.Address {
 		t.Errorf("signed by %s, %v", by, err)
 	}
-	other, err := c.SignIn(&url.URL{Scheme: "https", Host: "a.example"}, base, x402.Address{1}, now)
+	other, err := c.SignIn(&url.URL{Scheme: "https", Host: "a.example"}, base, x402.EVMAddress([20]byte{1}), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,7 +528,7 @@ func TestWalletsOfOthersAreNotSigned(t *testing.T) {
 	calls := s.calls.Load()
 	m := messageOf(made)
 	other := m.Message
-	other.From = x402.Address{9}
+	other.From = x402.EVMAddress([20]byte{9})
 	for text, c := range map[string]struct {
 		w pay.Wallet
 		m pay.Message

@@ -27,7 +27,7 @@ func TestSignsTransactions(t *testing.T) {
 	key, other := newStub(t, 1).keys[0], newStub(t, 1).keys[0]
 	address := addressOf(key)
 	w := pay.Wallet{ID: "1", ProviderID: "external_" + address.String(), Network: "base", Address: &address}
-	tx := treasury.Transaction{ChainID: 8453, From: address, To: x402.Address{1}, Data: []byte{7}, TransactionTerms: pay.TransactionTerms{
+	tx := treasury.Transaction{ChainID: 8453, From: address, To: x402.EVMAddress([20]byte{1}), Data: []byte{7}, TransactionTerms: pay.TransactionTerms{
 		Nonce: 3, Gas: 75_000, MaxFee: money.New(22), Tip: money.New(2),
 	}}
 	for name, c := range map[string]struct {

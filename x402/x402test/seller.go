@@ -45,7 +45,9 @@ func NewSeller(t testing.TB) Seller {
 }
 
 // Address returns the address at which the seller is paid.
-func (s Seller) Address() x402.Address { return x402.Address(crypto.PubkeyToAddress(s.key.PublicKey)) }
+func (s Seller) Address() x402.Address {
+	return x402.EVMAddress(crypto.PubkeyToAddress(s.key.PublicKey))
+}
 
 // Offer signs the payload of an offer.
 func (s Seller) Offer(payload Fields) Fields {

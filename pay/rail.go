@@ -1,0 +1,121 @@
+package pay
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Rail is a way to move money that package x402 does not know: another key, another curve, another chain. Its
+// evidence comes from [Options.Chain], which must serve its network.
+//
+// Only Authorize may ask others. The same input gives the same bytes in the other methods, because a repeat signs
+// and encodes again.
+type Rail interface {
+	// Number is kept with each payment: at least [x402.OtherRails], and never that of another rail.
+	Number() x402.Rail
+	// Network returns the network on which the rail moves money, with its assets. No other rail has it.
+	Network() x402.Network
+	// Takes says why the rail cannot pay a requirement: *x402.UnsupportedError, or what is wrong with it.
+	Takes(r x402.Requirement) error
+	// Authorize completes the authorization of a new payment: Message, Nonce, and Height if the network counts
+	// blocks. Nonce marks its use. It is unique for the wallet: see [ErrChallengeTaken].
+	Authorize(ctx context.Context, a x402.Authorization, r x402.Requirement) (x402.Authorization, error)
+	// Sign returns the message that the wallet signs.
+	Sign(a x402.Authorization) Message
+	// Payload joins the echoed parts of a challenge with the signed authorization.
+	Payload(o x402.Offer, a x402.Authorization, s x402.Signature) (x402.Payload, error)
+}
+
+// other returns the rail with a number, and nil for those of package x402 and unknown ones.
+func (p *Payer) other(number x402.Rail) Rail {
+	for _, r := range p.opts.Rails {
+		if r.Number() == number {
+			return r
+		}
+	}
+	return nil
+}
+
+// supports finds the network and the asset of a requirement, or says why purser cannot pay it: an error of
+// [x402.Requirement.Supports].
+func (p *Payer) supports(req x402.Requirement) (x402.Network, x402.Asset, error) {
+	if !req.Rail().Other() {
+		return req.Supports()
+	}
+	rail := p.other(req.Rail())
+	if rail == nil {
+		return x402.Network{}, x402.Asset{}, &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "purser has no " + req.Rail().String()}
+	}
+	n := rail.Network()
+	if err := rail.Takes(req); err != nil {
+		return n, x402.Asset{}, err
+	}
+	a, known := n.Asset(req.Asset)
+	if !known {
+		return n, a, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "not a known token of " + n.Name}
+	}
+	return n, a, nil
+}
+
+// known finds a network by our name or its wire name, whether purser pays on it or not.
+func (p *Payer) known(network string) (x402.Network, bool) {
+	if n, ok := p.network(network); ok {
+		return n, true
+	}
+	return x402.NetworkByWire(network)
+}
+
+// assetOf looks up the network and the asset of a payment's terms.
+func (p *Payer) assetOf(row *Payment) (n x402.Network, a x402.Asset, err error) {
+	if !row.Authorization.Rail.Other() {
+		return row.Asset()
+	}
+	rail, known := p.other(row.Authorization.Rail), false
+	if rail != nil {
+		n = rail.Network()
+		a, known = n.Asset(row.Terms.Asset)
+	}
+	if !known || n.Name != row.Terms.Network {
+		return n, a, fmt.Errorf("payment %s: purser does not pay with %s on %s by %s", row.ID, row.Terms.Asset, row.Terms.Network, row.Authorization.Rail)
+	}
+	return n, a, nil
+}
+
+// authorize completes the authorization of a new payment on a rail that package x402 does not know.
+func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement) error {
+	rail := p.other(row.Authorization.Rail)
+	if rail == nil {
+		return nil
+	}
+	a, err := rail.Authorize(ctx, row.Authorization, req)
+	if err != nil {
+		return fmt.Errorf("authorizing on %s: %w", a.Rail, err)
+	}
+	row.Authorization, row.Bound = a, true
+	return nil
+}
+
+// message returns the message that the wallet of a payment signs.
+func (p *Payer) message(row *Payment) (Message, error) {
+	n, asset, err := p.assetOf(row)
+	if err != nil {
+		return Message{}, err
+	}
+	if rail := p.other(row.Authorization.Rail); rail != nil {
+		return rail.Sign(row.Authorization), nil
+	}
+	return MessageOf(row.Authorization, asset, n.ChainID), nil
+}
+
+// payload builds the contents of the payment header from an offer's parts. It fails without a signature.
+func (p *Payer) payload(row *Payment, o x402.Offer) (x402.Payload, error) {
+	if row.Signature == nil || row.Retired {
+		return x402.Payload{}, fmt.Errorf("payment %s has no payload", row.ID)
+	}
+	if rail := p.other(row.Authorization.Rail); rail != nil {
+		return rail.Payload(o, row.Authorization, *row.Signature)
+	}
+	return o.Payload(row.Authorization, *row.Signature)
+}
