@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,10 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/signer"
 )
 
 // enrollment makes the first sign-in of a person.
@@ -60,37 +57,6 @@ func hasSession(t testing.TB, d *DB, n int) bool {
 		t.Fatal(err)
 	}
 	return err == nil
-}
-
-// desk pays and keeps books over one store.
-type desk struct {
-	*pay.Payer
-	*books.Books
-}
-
-// deskOn opens a desk over a store. It closes before the store does.
-func deskOn(t testing.TB, s pay.Store, d *DB, change func(*pay.Options)) desk {
-	t.Helper()
-	o := pay.Options{Store: s, Wallets: signer.NewLocal(d), Clock: func() time.Time { return noon }}
-	if change != nil {
-		change(&o)
-	}
-	p, err := pay.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	kept, err := books.New(books.Options{Store: s, Wallets: o.Wallets, Clock: o.Clock, Plans: o.Plans})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return desk{Payer: p, Books: kept}
 }
 
 // The file shows neither the name and address of a person nor the data of a session.

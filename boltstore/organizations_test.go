@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -45,15 +47,9 @@ func (s *between) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) 
 
 func buying(t testing.TB, k pay.Key, door policy.Door, n int) pay.Request {
 	t.Helper()
-	c, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",
-		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x1111111111111111111111111111111111111111",
-		"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := pay.Request{Key: k, Door: door, Settlement: pay.SettleSeller, Challenge: c, URL: fmt.Sprintf("https://api.example.com/%d", n)}
-	if door == policy.DoorProxy {
-		r.HTTP = &pay.HTTPRequest{Method: "GET", URL: r.URL}
+	r := paytest.Proxied(t, k, fmt.Sprintf("https://api.example.com/%d", n), "1000")
+	if r.Door = door; door == policy.DoorAPI {
+		r.HTTP = nil
 	}
 	return r
 }
@@ -75,8 +71,10 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 		d := openIn(t, inFolder(t.TempDir()))
 		a := enrolled(t, d, "ada")
 		s := &between{DB: d}
-		p := deskOn(t, s, d, func(o *pay.Options) { o.Plans = pay.Plans{pay.PlanFree: {Payments: 1, Wallets: 1}} })
-		k, secret, err := p.CreateKey(t.Context(), books.KeyRequest{})
+		desk := paytest.NewWorld(t, pay.Options{
+			Store: s, Clock: func() time.Time { return noon }, Plans: pay.Plans{pay.PlanFree: {Payments: 1, Wallets: 1}},
+		})
+		k, secret, err := desk.Books.CreateKey(t.Context(), books.KeyRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,11 +85,11 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 			}
 		}
 		s.do = func() {
-			if _, err := p.LinkKey(t.Context(), a.OrganizationID, secret); err != nil {
+			if _, err := desk.Books.LinkKey(t.Context(), a.OrganizationID, secret); err != nil {
 				t.Error(err)
 			}
 		}
-		_, err = p.CreateWallet(t.Context(), k, "base") // for a key that may have a hundred
+		_, err = desk.Books.CreateWallet(t.Context(), k, "base") // for a key that may have a hundred
 		wantError(t, err, pay.ErrWalletLimit)
 
 		for _, id := range []string{"w1", "w2"} {
@@ -103,12 +101,12 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.CreateWallet(t.Context(), linked, "base"); err != nil {
+		if _, err := desk.Books.CreateWallet(t.Context(), linked, "base"); err != nil {
 			t.Fatal(err)
 		}
 		pays := func(n int) {
 			t.Helper()
-			attempt, err := p.Open(t.Context(), buying(t, k, door, n)) // the caller still takes it for unclaimed
+			attempt, err := desk.Payer.Open(t.Context(), buying(t, k, door, n)) // the caller still takes it for unclaimed
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,21 +119,21 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 		if places(t, d, linked) != "1" || places(t, d, k) != "0" {
 			t.Errorf("the organization has %s places taken, the key %s", places(t, d, linked), places(t, d, k))
 		}
-		if _, err := p.Open(t.Context(), buying(t, k, door, 2)); !errors.Is(err, pay.ErrQuota) {
+		if _, err := desk.Payer.Open(t.Context(), buying(t, k, door, 2)); !errors.Is(err, pay.ErrQuota) {
 			t.Errorf("error %v", err)
 		}
 
 		// And the other way round: the plan that it was judged by had room.
-		if _, err := p.SetPlan(t.Context(), a.OrganizationID, pay.PlanAgency); err != nil {
+		if _, err := desk.Books.SetPlan(t.Context(), a.OrganizationID, pay.PlanAgency); err != nil {
 			t.Fatal(err)
 		}
 		s.once = sync.Once{}
 		s.do = func() {
-			if _, err := p.SetPlan(t.Context(), a.OrganizationID, pay.PlanFree); err != nil {
+			if _, err := desk.Books.SetPlan(t.Context(), a.OrganizationID, pay.PlanFree); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := p.Open(t.Context(), buying(t, linked, door, 3)); !errors.Is(err, pay.ErrQuota) {
+		if _, err := desk.Payer.Open(t.Context(), buying(t, linked, door, 3)); !errors.Is(err, pay.ErrQuota) {
 			t.Errorf("error %v", err)
 		}
 		if places(t, d, linked) != "1" {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -54,39 +54,11 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	d := openIn(t, inFolder(t.TempDir()))
 	store := &overtaken{DB: d, held: make(chan struct{}), letOff: make(chan struct{})}
 	wallets := &moody{Wallets: signer.NewLocal(d)}
-	payer, err := pay.New(pay.Options{Store: store, Wallets: wallets})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := payer.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	kept, err := books.New(books.Options{Store: store, Wallets: wallets})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, _, err := kept.CreateKey(ctx, books.KeyRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kept.CreateWallet(ctx, key, "base"); err != nil {
-		t.Fatal(err)
-	}
-	challenge, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",
-		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x1111111111111111111111111111111111111111",
-		"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const url = "https://api.example.com/x"
-	request := pay.Request{
-		Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, IdempotencyKey: "order-1",
-		HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
-	}
+	w := paytest.NewWorld(t, pay.Options{Store: store, Wallets: wallets})
+	payer := w.Payer
+	key, _ := w.NewKey(books.KeyRequest{})
+	request := paytest.Proxied(t, key, "https://api.example.com/x", "1000")
+	request.IdempotencyKey = "order-1"
 	type opened struct {
 		*pay.Attempt
 		err error
@@ -98,7 +70,7 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	}()
 	<-store.held
 	wallets.fails.Store(true)
-	_, err = payer.Open(ctx, request)
+	_, err := payer.Open(ctx, request)
 	duplicate, ok := errors.AsType[*pay.FailedError](err)
 	if !ok || duplicate.Payment.State != pay.Void {
 		t.Fatalf("the duplicate got %v", err)

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -27,6 +26,7 @@ import (
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -60,7 +60,7 @@ type world struct {
 	books *books.Books
 	chain *ledger
 	clock *clock
-	logs  *lockedBuffer
+	logs  *paytest.Log
 }
 
 type setup struct {
@@ -80,7 +80,7 @@ func onDisk(t testing.TB) func(*setup) {
 
 func newWorld(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{}, logs: &lockedBuffer{}, chain: &ledger{balances: map[x402.Address]money.Amount{}, moved: map[x402.Nonce]string{}}}
+	w := &world{t: t, clock: &clock{}, logs: &paytest.Log{}, chain: &ledger{balances: map[x402.Address]money.Amount{}, moved: map[x402.Nonce]string{}}}
 	w.chain.now = w.clock.now
 	w.clock.set(time.Now().UTC())
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -110,19 +110,8 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	if s.wallets != nil {
 		s.pay.Wallets = s.wallets(s.pay.Wallets)
 	}
-	if w.payer, err = pay.New(s.pay); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := w.payer.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if w.books, err = books.New(books.Options{Store: w.store, Wallets: s.pay.Wallets, Clock: w.clock.now, Plans: s.pay.Plans, NoPlans: s.pay.NoPlans, Logger: log}); err != nil {
-		t.Fatal(err)
-	}
+	made := paytest.NewWorld(t, s.pay)
+	w.payer, w.books = made.Payer, made.Books
 	s.pages.Payer, s.pages.Books = w.payer, w.books
 	s.pages.OperatorKeys = books.OperatorKeys{Books: w.books, Network: "base", Log: log}
 	h, err := dashboard.New(s.pages)
@@ -512,23 +501,6 @@ type clock struct{ at atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
 func (c *clock) set(t time.Time)         { c.at.Store(t.UnixNano()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // keptPages is a gate that keeps the pages it gets.
 type keptPages struct{ pages *session.Pages }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,11 +18,11 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/payapi"
-	"github.com/purserpay/purser/signer"
 )
 
 const (
@@ -52,8 +51,8 @@ type world struct {
 	store       store
 	facilitator *standIn
 	clock       *clock
-	logs        *lockedBuffer
-	answers     *lockedBuffer // every answer's header and body
+	logs        *paytest.Log
+	answers     *paytest.Log // every answer's header and body
 }
 
 // setup holds settings that a test may change before the world starts.
@@ -73,7 +72,7 @@ func onDisk(path string) func(*setup) {
 
 func newWorld(t *testing.T, change ...func(*setup)) *world {
 	t.Helper()
-	w := &world{t: t, clock: newClock(), logs: &lockedBuffer{}, answers: &lockedBuffer{}, facilitator: newStandIn(t)}
+	w := &world{t: t, clock: newClock(), logs: &paytest.Log{}, answers: &paytest.Log{}, facilitator: newStandIn(t)}
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := setup{
 		pay: pay.Options{Clock: w.clock.now, Logger: log, RepeatWait: 10 * time.Second},
@@ -94,9 +93,6 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	}
 	t.Cleanup(func() { _ = w.store.Close() })
 	s.pay.Store = w.store
-	if s.pay.Wallets == nil {
-		s.pay.Wallets = signer.NewLocal(w.store)
-	}
 	if !s.noFacilitator {
 		client, err := facilitator.New(facilitator.Options{URL: w.facilitator.url, Key: facilitatorKey, Logger: log, Clock: w.clock.now})
 		if err != nil {
@@ -109,19 +105,8 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		}
 		s.pay.Facilitator = client
 	}
-	if w.payer, err = pay.New(s.pay); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := w.payer.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if w.books, err = books.New(books.Options{Store: w.store, Wallets: s.pay.Wallets, Clock: w.clock.now, Plans: s.pay.Plans, NoPlans: s.pay.NoPlans, Networks: s.pay.Networks, Logger: log}); err != nil {
-		t.Fatal(err)
-	}
+	made := paytest.NewWorld(t, s.pay)
+	w.payer, w.books = made.Payer, made.Books
 	s.api.Payer, s.api.Books = w.payer, w.books
 	if w.api, err = payapi.New(s.api); err != nil {
 		t.Fatal(err)
@@ -384,20 +369,3 @@ func (c *clock) now() time.Time {
 }
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}

@@ -11,11 +11,11 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
 	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -102,42 +102,15 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 	var ahead atomic.Int64
 	clock := func() time.Time { return d.Now().Add(time.Duration(ahead.Load())) }
 	chain := &ledger{now: clock}
-	payer, err := pay.New(pay.Options{Store: d, Wallets: signer.NewLocal(d), Clock: clock, Chain: chain, RepeatWait: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := payer.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	w := paytest.NewWorld(t, pay.Options{Store: d, Clock: clock, Chain: chain, RepeatWait: time.Second})
 	recovering, stop := context.WithCancel(t.Context())
 	var recovery sync.WaitGroup
-	recovery.Go(func() { payer.Recover(recovering) })
+	recovery.Go(func() { w.Payer.Recover(recovering) })
 	defer recovery.Wait()
 	defer stop()
-	b, err := books.New(books.Options{Store: d, Wallets: signer.NewLocal(d)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, _, err := b.CreateKey(t.Context(), books.KeyRequest{Policy: &policy.Policy{DailyBudget: policy.CapOf(money.New(15))}})
-	if err == nil {
-		_, err = b.CreateWallet(t.Context(), key, "base")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, _ := w.NewKey(books.KeyRequest{Policy: &policy.Policy{DailyBudget: policy.CapOf(money.New(15))}})
 	buy := func(page string) (*pay.Attempt, error) {
-		url := "https://api.example.com/" + page
-		challenge, err := x402.DecodeHeader(`{"x402Version":2,"error":"Payment required","resource":{"url":"` + url + `"},
-			"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"5","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-			"payTo":"0x1111111111111111111111111111111111111111","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return payer.Open(t.Context(), pay.Request{
-			Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
-		})
+		return w.Payer.Open(t.Context(), paytest.Proxied(t, key, "https://api.example.com/"+page, "5"))
 	}
 	begin := func(page string) *pay.Attempt {
 		t.Helper()
@@ -173,7 +146,7 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 			t.Errorf("%s, while the chain has not told: %v", page, err)
 		}
 	}
-	if h := payer.Health(t.Context()); h.OK || h.Reconciling == nil || !h.Reconciling.Lost {
+	if h := w.Payer.Health(t.Context()); h.OK || h.Reconciling == nil || !h.Reconciling.Lost {
 		t.Errorf("health: %+v", h)
 	}
 	ahead.Store(int64(10 * time.Minute))
@@ -197,7 +170,7 @@ func TestBudgetThroughAnAsynchronousFailover(t *testing.T) {
 	if hosts != 2 {
 		t.Errorf("%d payments have their hosts; only the one that had ended is known by the chain alone", hosts)
 	}
-	if h := payer.Health(t.Context()); !h.OK {
+	if h := w.Payer.Health(t.Context()); !h.OK {
 		t.Errorf("health: %+v", h)
 	}
 	if err := d.Check(t.Context()); err != nil {

@@ -1,7 +1,6 @@
 package pgstore_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,27 +8,10 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/pgtest"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pgstore"
-	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/x402"
 )
-
-// payerOn makes a payer on a node.
-func payerOn(t *testing.T, d *pgstore.DB, poll time.Duration) *pay.Payer {
-	t.Helper()
-	p, err := pay.New(pay.Options{Store: d, Wallets: signer.NewLocal(d), Clock: d.Now, RepeatPoll: poll, RepeatWait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
-}
 
 // A node answers a late announcement of a lease that it has ended, but not for long and not often.
 func TestLateAnnouncements(t *testing.T) {
@@ -70,33 +52,16 @@ func TestSecondCallerOnAnotherNode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			url := fresh(t, server)
 			one, two := node(t, pgstore.Options{URL: url}), node(t, pgstore.Options{URL: url})
-			first, second := payerOn(t, one, c.poll), payerOn(t, two, c.poll)
+			on := func(d *pgstore.DB) *paytest.World {
+				return paytest.NewWorld(t, pay.Options{Store: d, Clock: d.Now, RepeatPoll: c.poll, RepeatWait: time.Minute})
+			}
+			w, second := on(one), on(two).Payer
 			wait(t, "listening", func() bool { return one.Stats().Listening && two.Stats().Listening })
-			b, err := books.New(books.Options{Store: one, Wallets: signer.NewLocal(one)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, _, err := b.CreateKey(t.Context(), books.KeyRequest{Label: "test"})
-			if err == nil {
-				_, err = b.CreateWallet(t.Context(), key, "base")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			challenge, err := x402.DecodeHeader(`{"x402Version":2,"error":"Payment required","resource":{"url":"https://api.example.com/r"},
-				"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"5","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-				"payTo":"0x1111111111111111111111111111111111111111","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			const page = "https://api.example.com/r"
-			r := pay.Request{
-				Key: key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: page, IdempotencyKey: "order 1",
-				HTTP: &pay.HTTPRequest{Method: "GET", URL: page},
-			}
+			key, _ := w.NewKey(books.KeyRequest{Label: "test"})
+			r := paytest.Proxied(t, key, "https://api.example.com/r", "5")
 			for i := range 5 {
 				r.IdempotencyKey = fmt.Sprintf("order %d", i)
-				a, err := first.Open(t.Context(), r)
+				a, err := w.Payer.Open(t.Context(), r)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -218,7 +218,7 @@ func TestArchiveInPages(t *testing.T) {
 	if list := clitest.Written(t, dir); list != "" {
 		t.Errorf("left %q", list)
 	}
-	if log := w.logged(); !strings.Contains(log, "archive cut off") {
+	if log := w.log.String(); !strings.Contains(log, "archive cut off") {
 		t.Error(log)
 	}
 }

@@ -64,7 +64,7 @@ func TestExportImport(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	secret := hex.EncodeToString(crypto.FromECDSA(opened.PrivateKey))
-	for what, text := range map[string]string{"log": w.logged(), "answer": told, "audit": w.run("audit --json")} {
+	for what, text := range map[string]string{"log": w.log.String(), "answer": told, "audit": w.run("audit --json")} {
 		if strings.Contains(text, passphrase) || strings.Contains(strings.ToLower(text), secret[:32]) {
 			t.Errorf("a secret is in the %s", what)
 		}

@@ -231,8 +231,8 @@ func TestKeys(t *testing.T) {
 	if page := get[adminapi.Keys](w, "/keys"); len(page.Keys) != 3 {
 		t.Errorf("refused requests made keys: %+v", page)
 	}
-	if strings.Contains(w.logged(), made.Key) {
-		t.Errorf("%s", w.logged())
+	if strings.Contains(w.log.String(), made.Key) {
+		t.Errorf("%s", w.log.String())
 	}
 }
 
@@ -345,8 +345,8 @@ func TestExecKey(t *testing.T) {
 	w.run("keys revoke exec --yes")
 	w.answers(request{"POST", "/exec", "{}", 409, "keys create --exec"})
 	w.run("limits exec", "revoked since")
-	if strings.Contains(w.logged(), made.Key) || !strings.Contains(w.logged(), k.ID) {
-		t.Errorf("%s", w.logged())
+	if strings.Contains(w.log.String(), made.Key) || !strings.Contains(w.log.String(), k.ID) {
+		t.Errorf("%s", w.log.String())
 	}
 
 	// Another one has the same wallet, and is made on demand only.

@@ -145,7 +145,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("%+v", story)
 	}
 	w.must(w.store.Check(t.Context()))
-	if !strings.Contains(w.logged(), "the seller says so") {
+	if !strings.Contains(w.log.String(), "the seller says so") {
 		t.Error("the resolution is not in the log")
 	}
 }

@@ -134,13 +134,13 @@ func TestReissue(t *testing.T) {
 	}
 	w.run("keys reissue bare", "pk_", "not shown again", "!PURSER_KEY")
 	// purser starts all the same, and says so.
-	if now, err := w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", old, "deployment"); err != nil || now.ID != "" || !strings.Contains(w.logged(), "PURSER_KEY") {
+	if now, err := w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", old, "deployment"); err != nil || now.ID != "" || !strings.Contains(w.log.String(), "PURSER_KEY") {
 		t.Errorf("%+v, %v", now, err)
 	}
 	w.run("audit", "key.reissue")
 	w.run("keys revoke bare --yes")
 	w.fails(map[string]string{"keys reissue bare": "revoked", "keys reissue pk_123456789": "API key itself"})
-	if strings.Contains(w.logged(), got.Key) || strings.Contains(w.logged(), old) {
+	if strings.Contains(w.log.String(), got.Key) || strings.Contains(w.log.String(), old) {
 		t.Error("a secret is in the log")
 	}
 }

@@ -1,7 +1,6 @@
 package adminapi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,11 +21,11 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/feed"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -38,24 +36,9 @@ type world struct {
 	store  *memory.Store
 	socket string
 	behind atomic.Int64 // how far its clock is behind, in nanoseconds
-	mu     sync.Mutex
-	log    bytes.Buffer
+	log    paytest.Log
 
 	configured []adminapi.ConfiguredKey
-}
-
-// settles settles every payload.
-type settles struct{ count atomic.Int64 }
-
-func (*settles) Probe(context.Context) error { return nil }
-
-func (*settles) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
-	return pay.VerifyAnswer{Valid: true}, nil
-}
-
-func (s *settles) Settle(context.Context, pay.Exchange) (pay.SettleAnswer, error) {
-	return pay.SettleAnswer{Success: true, Transaction: fmt.Sprintf("0x%064x", s.count.Add(1)), Network: "eip155:8453"},
-		nil
 }
 
 // newWorld also makes the test a parallel one.
@@ -70,9 +53,9 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 	w := &world{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	w.store = memory.New(memory.Options{Clock: w.now})
 	base, _ := x402.NetworkByWire("base")
-	log := slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := pay.Options{
-		Logger: log, Store: w.store, Wallets: signer.NewLocal(w.store), Facilitator: new(settles), Clock: w.now,
+		Logger: log, Store: w.store, Facilitator: new(paytest.Facilitator), Clock: w.now,
 		Networks: []x402.Network{base},
 		Names:    pay.Names{RPC: func(string) string { return "PURSER_RPC_URL" }},
 		DefaultPolicy: policy.Policy{
@@ -83,17 +66,10 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 	for _, c := range change {
 		c(&o)
 	}
-	payer, err := pay.New(o)
-	w.must(err)
-	t.Cleanup(func() { w.must(payer.Close(context.Background())) })
-	kept, err := books.New(books.Options{
-		Store: w.store, Wallets: o.Wallets, Clock: w.now, Networks: o.Networks,
-		Plans: o.Plans, Logger: log,
-	})
-	w.must(err)
+	made := paytest.NewWorld(t, o)
 	w.Purser = &adminapi.Purser{
-		Payer: payer, Books: kept, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
-		Keys:           books.OperatorKeys{Books: kept, Network: "base", Log: log},
+		Payer: made.Payer, Books: made.Books, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
+		Keys:           books.OperatorKeys{Books: made.Books, Network: "base", Log: log},
 		DashboardURL:   func() string { return "http://127.0.0.1:8402/dashboard" },
 		DashboardLinks: session.NewLinks(w.now),
 		ProxyURL:       func() string { return "" }, Root: func() []byte { return nil },
@@ -108,6 +84,7 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 	}
 	server := httptest.NewUnstartedServer(handler.Mux())
 	_ = server.Listener.Close()
+	var err error
 	server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "unix", w.socket)
 	w.must(err)
 	server.Start()
@@ -122,19 +99,6 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// Write takes a line of the log.
-func (w *world) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(line)
-}
-
-func (w *world) logged() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.String()
 }
 
 // key makes a key with a wallet as clients do.
@@ -160,13 +124,9 @@ func (w *world) pays(k pay.Key, settlement pay.Settlement, task string, amount i
 	w.t.Helper()
 	k, err := w.Books.Key(w.t.Context(), k.ID)
 	w.must(err)
-	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453",
-		"amount":"%d","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x%s","maxTimeoutSeconds":60,
-		"extra":{"name":"USD Coin","version":"2"}}]}`, amount, strings.Repeat("1", 40)))
-	w.must(err)
 	a, err := w.Payer.Pay(w.t.Context(), pay.Request{
 		Key: k, Door: policy.DoorAPI, Settlement: settlement, Task: task,
-		Challenge: c, URL: url,
+		Challenge: paytest.Challenge(w.t, url, fmt.Sprint(amount)), URL: url,
 	})
 	if err == nil {
 		a.Finish(true)

@@ -100,7 +100,7 @@ func TestOrganizationPending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a, b, theirs := w.member("ours"), w.member("ours"), w.member("theirs")
-	w.facilitator.silent = true
+	w.facilitator.Silent = true
 	for i, k := range []pay.Key{a, b, b, theirs, w.key} {
 		if _, err := w.pays(k, fmt.Sprintf("https://api.example.com/r?n=%d", i), "1000"); err == nil {
 			t.Fatal("settled")

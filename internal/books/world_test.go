@@ -1,20 +1,14 @@
 package books_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/x402"
 )
 
 // world holds books and a payer over one store, and a clock that the test sets.
@@ -22,28 +16,9 @@ type world struct {
 	*books.Books
 	t           *testing.T
 	payer       *pay.Payer
-	facilitator *facilitator
+	facilitator *paytest.Facilitator
 	key         pay.Key      // unclaimed, with a wallet
 	later       atomic.Int64 // than the beginning of the test, in nanoseconds; ends of payments read the clock meanwhile
-}
-
-// facilitator settles every payload, or answers nothing.
-type facilitator struct {
-	silent  bool
-	settled atomic.Uint64
-}
-
-func (*facilitator) Probe(context.Context) error { return nil }
-
-func (*facilitator) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
-	return pay.VerifyAnswer{Valid: true}, nil
-}
-
-func (f *facilitator) Settle(context.Context, pay.Exchange) (pay.SettleAnswer, error) {
-	if f.silent {
-		return pay.SettleAnswer{}, errors.New("no answer")
-	}
-	return pay.SettleAnswer{Success: true, Transaction: fmt.Sprintf("0x%064x", f.settled.Add(1)), Network: "eip155:8453"}, nil
 }
 
 func (w *world) now() time.Time {
@@ -54,21 +29,9 @@ func (w *world) advance(d time.Duration) { w.later.Add(int64(d)) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, facilitator: new(facilitator)}
-	store := memory.New(memory.Options{Clock: w.now})
-	wallets := signer.NewLocal(store)
-	var err error
-	if w.payer, err = pay.New(pay.Options{Store: store, Wallets: wallets, Facilitator: w.facilitator, Clock: w.now}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.payer.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if w.Books, err = books.New(books.Options{Store: store, Wallets: wallets, Clock: w.now}); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{t: t, facilitator: new(paytest.Facilitator)}
+	made := paytest.NewWorld(t, pay.Options{Facilitator: w.facilitator, Clock: w.now})
+	w.payer, w.Books = made.Payer, made.Books
 	w.key = w.member("")
 	return w
 }
@@ -89,13 +52,7 @@ func (w *world) member(org string) pay.Key {
 // pays tries to pay an amount for a URL with a key.
 func (w *world) pays(k pay.Key, url, amount string) (*pay.Attempt, error) {
 	w.t.Helper()
-	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"resource":{"url":%q},"accepts":[{"scheme":"exact","network":"eip155:8453","amount":%q,
-		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x%s","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`,
-		url, amount, strings.Repeat("1", 40)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return w.payer.Pay(w.t.Context(), pay.Request{Key: k, Door: policy.DoorAPI, Settlement: pay.SettlePayer, Challenge: c, URL: url})
+	return w.payer.Pay(w.t.Context(), pay.Request{Key: k, Door: policy.DoorAPI, Settlement: pay.SettlePayer, Challenge: paytest.Challenge(w.t, url, amount), URL: url})
 }
 
 // buys pays, and returns the payment's id.

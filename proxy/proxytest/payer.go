@@ -9,22 +9,20 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/signer"
 )
 
-// World pays in tests: a payer and books over a store in memory and a real signer, and a key with a
-// wallet.
+// World pays in tests, with a key that has a wallet.
 type World struct {
+	*paytest.World
 	T      *testing.T
-	Payer  *pay.Payer
-	Books  *books.Books
 	Key    pay.Key
 	Secret string
-	Logs   *logBook
+	Logs   *paytest.Log
 	Logger *slog.Logger
 }
 
@@ -39,24 +37,10 @@ func PayOptions() pay.Options {
 // NewWorld makes a World. around replaces the store that the payer gets.
 func NewWorld(t *testing.T, o pay.Options, around func(pay.Store) pay.Store) *World {
 	t.Helper()
-	b := &World{T: t, Logs: &logBook{}}
+	b := &World{T: t, Logs: &paytest.Log{}}
 	b.Logger = slog.New(slog.NewTextHandler(b.Logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	store := memory.New(memory.Options{})
-	o.Store, o.Wallets, o.Logger = around(store), signer.NewLocal(store), b.Logger
-	var err error
-	if b.Payer, err = pay.New(o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := b.Payer.Close(ctx); err != nil {
-			t.Errorf("closing the payer: %v", err)
-		}
-	})
-	if b.Books, err = books.New(books.Options{Store: o.Store, Wallets: o.Wallets, Logger: b.Logger}); err != nil {
-		t.Fatal(err)
-	}
+	o.Store, o.Logger = around(memory.New(memory.Options{})), b.Logger
+	b.World = paytest.NewWorld(t, o)
 	b.Key, b.Secret = b.NewKey()
 	return b
 }
@@ -64,14 +48,7 @@ func NewWorld(t *testing.T, o pay.Options, around func(pay.Store) pay.Store) *Wo
 // NewKey makes a key with a wallet.
 func (b *World) NewKey() (key pay.Key, secret string) {
 	b.T.Helper()
-	key, secret, err := b.Books.CreateKey(context.Background(), books.KeyRequest{Label: "agent"})
-	if err == nil {
-		_, err = b.Books.CreateWallet(context.Background(), key, "base")
-	}
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	return key, secret
+	return b.World.NewKey(books.KeyRequest{Label: "agent"})
 }
 
 // Payments returns all payments of the world's key, newest first.

@@ -253,24 +253,6 @@ func HangUp(w http.ResponseWriter) {
 	}
 }
 
-// logBook collects logs.
-type logBook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // Signed returns the authorizations that the seller was sent, in order.
 func (s *Seller) Signed() []x402.Authorization {
 	s.t.Helper()

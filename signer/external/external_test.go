@@ -24,10 +24,10 @@ import (
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
-	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer/external"
 	"github.com/purserpay/purser/x402"
 )
@@ -180,12 +180,8 @@ func newWorld(t *testing.T, s *stub) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.signer.Close)
-	if w.books, err = books.New(books.Options{Store: w.store, Wallets: w.signer}); err != nil {
-		t.Fatal(err)
-	}
-	if w.payer, err = pay.New(pay.Options{Store: w.store, Wallets: w.signer}); err != nil {
-		t.Fatal(err)
-	}
+	made := paytest.NewWorld(t, pay.Options{Store: w.store, Wallets: w.signer})
+	w.books, w.payer = made.Books, made.Payer
 	if w.key, _, err = w.books.CreateKey(t.Context(), books.KeyRequest{Label: "test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,17 +191,7 @@ func newWorld(t *testing.T, s *stub) *world {
 // pay has a payment signed that a seller settles. It leaves the answer undelivered.
 func (w *world) pay() (*pay.Payment, error) {
 	w.t.Helper()
-	challenge, err := x402.DecodeHeader(`{"x402Version":2,"resource":{"url":"https://api.example.com/"},"accepts":[{"scheme":"exact",
-		"network":"eip155:8453","amount":"100","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		"payTo":"0x1111111111111111111111111111111111111111","maxTimeoutSeconds":60,
-		"extra":{"name":"USD Coin","version":"2"}}]}`)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	a, err := w.payer.Open(w.t.Context(), pay.Request{
-		Key: w.key, Door: policy.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: "https://api.example.com/",
-		HTTP: &pay.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
-	})
+	a, err := w.payer.Open(w.t.Context(), paytest.Proxied(w.t, w.key, "https://api.example.com/", "100"))
 	if err != nil {
 		if failed, ok := errors.AsType[*pay.FailedError](err); ok {
 			return failed.Payment, err
