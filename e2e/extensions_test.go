@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -224,7 +225,7 @@ func TestSignInWithASigner(t *testing.T) {
 		payments int
 	}{
 		"external": {func() (string, []string) {
-			return env.facilitator, []string{"PURSER_WALLETS=external", "PURSER_SIGNER_URL=" + startAnvil(t)}
+			return env.facilitator, []string{"PURSER_WALLETS=external", "PURSER_SIGNER_URL=" + process.StartSigner(t)}
 		}, 1},
 		"cdp": {func() (string, []string) { return cdpSettings(t, jose.EdDSA) }, 2},
 	} {

@@ -37,7 +37,7 @@ func TestWalletProviders(t *testing.T) {
 	for name, settings := range map[string]func(t *testing.T) (facilitator string, platform *cdp.Platform, settings []string){
 		"local": func(*testing.T) (string, *cdp.Platform, []string) { return env.facilitator, nil, nil },
 		"external": func(t *testing.T) (string, *cdp.Platform, []string) {
-			return env.facilitator, nil, []string{"PURSER_WALLETS=external", "PURSER_SIGNER_URL=" + startAnvil(t)}
+			return env.facilitator, nil, []string{"PURSER_WALLETS=external", "PURSER_SIGNER_URL=" + process.StartSigner(t)}
 		},
 		"cdp, Ed25519": func(t *testing.T) (string, *cdp.Platform, []string) { return startCDPWorld(t, jose.EdDSA) },
 		"cdp, ES256":   func(t *testing.T) (string, *cdp.Platform, []string) { return startCDPWorld(t, jose.ES256) },
@@ -117,25 +117,6 @@ func TestWalletProviders(t *testing.T) {
 			})
 		})
 	}
-}
-
-// startAnvil starts a node with accounts of its own and returns its URL. Its chain is not used. Accounts that
-// two tests have would pay on the one chain for both.
-func startAnvil(t *testing.T) string {
-	t.Helper()
-	programs, err := filepath.Glob(filepath.Join("signers", "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
-	if err != nil || len(programs) != 1 {
-		needed.Missing(t, "one anvil, found %q, %v: run `make e2e-deps`", programs, err)
-	}
-	port := process.Port(t)
-	cmd := exec.Command(programs[0], "--host", "127.0.0.1", "--port", port, "--chain-id", "8453", "--mnemonic-random")
-	cmd.Env = process.Environment()
-	node, _, err := process.Announced(cmd, func(line string) bool { return strings.HasPrefix(line, "Listening on ") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.Cleanup(t)
-	return "http://127.0.0.1:" + port
 }
 
 // secrets are the credentials of a stand-in for CDP.

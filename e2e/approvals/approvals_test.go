@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
@@ -25,16 +25,14 @@ func TestApprovedAndDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.newAgent("0.001")
-	url := w.money.SellerDirectURL() + cheap
+	url := w.Money.SellerDirectURL() + cheap
 	call := a.start(t.Context(), url)
 	asked := a.pending(1)[0]
 	if asked.Amount != fmt.Sprint(cheapPrice) || asked.URL != url || asked.Method != http.MethodGet {
 		t.Errorf("asked about %+v", asked)
 	}
 	a.spent(0)
-	if out, err := w.Command(t, "approvals", "approve", asked.ID, "--admin", w.Admin()); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	w.Must(t, "approvals", "approve", asked.ID)
 	a.paid(a.ended(call))
 	a.spent(cheapPrice)
 	if got := ofState(a, "used"); len(got) != 1 || got[0].ID != asked.ID || got[0].PaymentID == "" {
@@ -43,9 +41,7 @@ func TestApprovedAndDenied(t *testing.T) {
 
 	call = a.start(t.Context(), url)
 	again := a.pending(1)[0]
-	if out, err := w.Command(t, "approvals", "deny", again.ID, "--reason", "once is enough", "--admin", w.Admin()); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	w.Must(t, "approvals", "deny", again.ID, "--reason", "once is enough")
 	got := a.ended(call)
 	if id := a.declined(got, "approval-denied"); id != again.ID || !strings.Contains(got.Header.Get("Purser-Declined-Detail"), "once is enough") {
 		t.Errorf("%v", got.Header)
@@ -72,7 +68,7 @@ func TestExpired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "PURSER_APPROVAL_EXPIRY=3s")
 	a := w.newAgent("0.001")
-	call := a.start(t.Context(), w.money.SellerDirectURL()+cheap)
+	call := a.start(t.Context(), w.Money.SellerDirectURL()+cheap)
 	asked := a.pending(1)[0]
 	if got := a.ended(call); a.declined(got, "approval-needed") != asked.ID || !strings.Contains(got.Body, "in time") {
 		t.Errorf("%s", got.Body)
@@ -110,7 +106,7 @@ func TestKilledWhileHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.newAgent("0.001")
-	url := w.money.SellerDirectURL() + cheap
+	url := w.Money.SellerDirectURL() + cheap
 	call := a.start(t.Context(), url)
 	asked := a.pending(1)[0]
 	w.Kill()
@@ -138,13 +134,11 @@ func TestReloadWhileHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.newAgent("0.001")
-	url := w.money.SellerDirectURL() + cheap
+	url := w.Money.SellerDirectURL() + cheap
 	call := a.start(t.Context(), url)
 	asked := a.pending(1)[0]
 	began := time.Now()
-	if out, err := w.Command(t, "reload", "--admin", w.Admin()); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	w.Must(t, "reload")
 	if id := a.declined(a.ended(call), "approval-needed"); id != asked.ID {
 		t.Errorf("it names %s", id)
 	}
@@ -173,10 +167,10 @@ func TestHundredAtOnce(t *testing.T) {
 	a := w.newAgent("0.001")
 	var calls []<-chan process.Answer
 	for i := range pay.MaxPendingApprovals {
-		calls = append(calls, a.start(t.Context(), fmt.Sprintf("%s%s?n=%d", w.money.SellerDirectURL(), cheap, i)))
+		calls = append(calls, a.start(t.Context(), fmt.Sprintf("%s%s?n=%d", w.Money.SellerDirectURL(), cheap, i)))
 	}
 	asked := a.pending(pay.MaxPendingApprovals)
-	if id := a.declined(a.get(w.money.SellerDirectURL()+cheap+"?n=more"), "approval-needed"); id != "" {
+	if id := a.declined(a.get(w.Money.SellerDirectURL()+cheap+"?n=more"), "approval-needed"); id != "" {
 		t.Errorf("a person is asked about one more: %s", id)
 	}
 	people, _ := errgroup.WithContext(context.Background())
@@ -198,7 +192,7 @@ func TestOtherDoors(t *testing.T) {
 	t.Parallel()
 	money, err := sandbox.Start(context.Background(), sandbox.Options{})
 	process.CloseAtEnd(t, money, err)
-	w := startWorld(t, money, "PURSER_UPSTREAM="+money.SellerDirectURL(), "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_FACILITATOR_URL="+money.FacilitatorURL())
+	w := ask(sandboxed.On(t, money, process.Plain, "PURSER_UPSTREAM="+money.SellerDirectURL(), "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_FACILITATOR_URL="+money.FacilitatorURL()))
 	a := w.newAgent("default")
 	answered := make(chan process.Answer, 1)
 	ask := func(method, url, body string, header ...string) {
@@ -237,25 +231,19 @@ func TestOtherDoors(t *testing.T) {
 // was paid for.
 func TestKilledAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	money, err := sandbox.Start(context.Background(), sandbox.Options{})
-	process.CloseAtEnd(t, money, err)
-	w := &world{T: t, money: money}
-	w.Purser = process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"), "PURSER_RPC_URL="+money.RPCURL())
-	w.Start(t)
-	w.admin = process.AdminClient(w.Socket())
+	w := ask(sandboxed.New(t, process.Failpoints))
 	a := w.newAgent("0.001")
 	places := []string{failpoint.Journaled, failpoint.Signed, failpoint.ProxySending, failpoint.ProxyAnswered, failpoint.ProxyFinishing}
 	for i, place := range places {
 		w.Kill()
-		w.Start(t, failpoint.KillAt+"="+place)
-		url := fmt.Sprintf("%s%s?at=%d", money.SellerDirectURL(), cheap, i)
-		call := a.start(t.Context(), url)
-		asked := a.pending(1)[0]
-		_ = a.answers(asked.ID, pay.Approved) // purser may die before the person is answered
-		a.ended(call)
-		if !w.EndsWithin(20*time.Second) || !w.Killed() {
-			t.Fatalf("%s was not reached", place)
-		}
+		url := fmt.Sprintf("%s%s?at=%d", w.Money.SellerDirectURL(), cheap, i)
+		var asked adminapi.Approval
+		w.KilledAt(t, place, func() {
+			call := a.start(t.Context(), url)
+			asked = a.pending(1)[0]
+			_ = a.answers(asked.ID, pay.Approved) // purser may die before the person is answered
+			a.ended(call)
+		})
 		clock := process.NewClock(t)
 		w.Start(t, "PURSER_APPROVAL_WAIT=off", clock.Setting())
 		clock.Forward(t, pay.LeaseTime+time.Second) // of the send that was killed

@@ -9,18 +9,16 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/sandbox"
-	"github.com/purserpay/purser/x402"
 )
 
 func TestMain(m *testing.M) { os.Exit(process.Main(m, 4)) }
@@ -34,59 +32,32 @@ const (
 
 // world is a chain with a seller, and a purser that pays there.
 type world struct {
-	*testing.T
-	*process.Purser
-	money *sandbox.World
+	*sandboxed.World
 	admin *http.Client
 }
 
 func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
-	money, err := sandbox.Start(context.Background(), sandbox.Options{})
-	process.CloseAtEnd(t, money, err)
-	return startWorld(t, money, settings...)
+	return ask(sandboxed.New(t, process.Plain, settings...))
 }
 
-func startWorld(t *testing.T, money *sandbox.World, settings ...string) *world {
-	t.Helper()
-	w := &world{T: t, money: money}
-	w.Purser = process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"), append(settings, "PURSER_RPC_URL="+money.RPCURL())...)
-	w.Start(t)
-	w.admin = process.AdminClient(w.Socket())
-	return w
-}
+// ask lets people ask a purser at its admin endpoint.
+func ask(w *sandboxed.World) *world { return &world{w, process.AdminClient(w.Socket())} }
 
 // agent is a program with a key of its own, whose payments above a price need an approval.
 type agent struct {
 	*world
 	key, id string
-	wallet  x402.Address // agents of a purser share it
+	address string // of the wallet, which agents of a purser share
 	had     money.Amount
 	client  *http.Client
 }
 
 func (w *world) newAgent(above string) *agent {
 	w.Helper()
-	out, err := w.Command(w.T, "keys", "create", "--label", strings.ToLower(w.Name()), "--require-approval-above", above, "--json", "--admin", w.Admin())
-	if err != nil {
-		w.Fatalf("%v: %s", err, out)
-	}
-	var made adminapi.CreatedKey
-	if err := json.Unmarshal([]byte(out), &made); err != nil {
-		w.Fatalf("%v: %s", err, out)
-	}
-	a := &agent{world: w, key: made.Key, id: made.ID}
-	if a.wallet, err = x402.ParseAddress(*made.Address); err == nil {
-		err = w.money.Fund(w.Context(), a.wallet, money.New(funds))
-	}
-	if err == nil {
-		a.had, err = w.money.Balance(w.Context(), a.wallet)
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	a.client = process.Client(&url.URL{Scheme: "http", Host: w.Host(), User: url.UserPassword(a.key, "agent")}, nil)
-	return a
+	made := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", strings.ToLower(w.Name()), "--require-approval-above", above)
+	w.Fund(*made.Address, funds)
+	return &agent{world: w, key: made.Key, id: made.ID, address: *made.Address, had: w.Holds(*made.Address), client: w.Client(made.Key)}
 }
 
 // get asks for something of the seller.
@@ -151,9 +122,9 @@ func (a *agent) declined(got process.Answer, word string) (approval string) {
 func (a *agent) spent(want uint64) {
 	a.Helper()
 	process.Eventually(a.T, 20*time.Second, func() string {
-		have, err := a.money.Balance(context.Background(), a.wallet)
-		if left, _ := a.had.Sub(money.New(want)); err != nil || have != left {
-			return fmt.Sprintf("%s are left of %s, want %d less, %v", have, a.had, want, err)
+		have := a.Holds(a.address)
+		if left, _ := a.had.Sub(money.New(want)); have != left {
+			return fmt.Sprintf("%s are left of %s, want %d less", have, a.had, want)
 		}
 		return ""
 	})
@@ -212,7 +183,7 @@ type shop struct {
 
 func (w *world) newShop(good string) *shop {
 	w.Helper()
-	seller, err := url.Parse(w.money.SellerDirectURL())
+	seller, err := url.Parse(w.Money.SellerDirectURL())
 	if err != nil {
 		w.Fatal(err)
 	}

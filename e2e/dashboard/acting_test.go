@@ -16,7 +16,7 @@ func TestActing(t *testing.T) {
 	needBrowser(t)
 	h := newHouse(t, "PURSER_LOW_BALANCE=2")
 	var link struct{ URL string }
-	if err := json.Unmarshal([]byte(h.command("dashboard", "--json")), &link); err != nil {
+	if err := json.Unmarshal([]byte(h.purser.Must(h.t, "dashboard", "--json")), &link); err != nil {
 		t.Fatal(err)
 	}
 	errands := h.errands()

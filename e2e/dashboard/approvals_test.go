@@ -83,7 +83,7 @@ func TestApprovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	ada.post("/dashboard/keys/link", "key", agent.Key).is(t, 200, "Key linked")
-	h.command("limits", "research agent", "--require-approval-above", "0.001")
+	h.purser.Must(h.t, "limits", "research agent", "--require-approval-above", "0.001")
 	wallet, err := x402.ParseAddress(agent.Wallet)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestApprovals(t *testing.T) {
 			}
 		}),
 		"deny": do(func(a struct{ ID string }) (any, error) {
-			return h.command("approvals", "deny", a.ID, "--reason", "the operator was faster"), nil
+			return h.purser.Must(h.t, "approvals", "deny", a.ID, "--reason", "the operator was faster"), nil
 		}),
 	}, "BASE", h.url(""))
 	if said := h.purser.Output.String(); strings.Contains(said, "pk_") || token != "" && strings.Contains(said, token) {

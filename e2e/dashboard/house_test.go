@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/e2e/internal/process"
@@ -77,19 +76,9 @@ func (h *house) startProvider() {
 	}
 }
 
-// command runs one of purser's commands against the running process and returns what it prints.
-func (h *house) command(args ...string) string {
-	h.t.Helper()
-	out, err := h.purser.Command(h.t, append(args, "--admin", h.purser.Admin())...)
-	if err != nil {
-		h.t.Fatalf("purser %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
 // setPlan moves an organization to another plan.
 func (h *house) setPlan(organization, plan string) {
-	h.command("organizations", "plan", organization, plan)
+	h.purser.Must(h.t, "organizations", "plan", organization, plan)
 }
 
 // fund gives an address dollars of the chain's token.

@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.command("limits", "research <i>agent</i> with a name that is rather long for a table", "--require-approval-above", "0.001")
+	h.purser.Must(h.t, "limits", "research <i>agent</i> with a name that is rather long for a table", "--require-approval-above", "0.001")
 	for _, n := range []string{"1", "2", "3"} {
 		if err := h.unpaid(agent.Key, "research", h.world.SellerURL()+"/weather?held="+n, "approval-needed"); err != nil {
 			t.Fatal(err)

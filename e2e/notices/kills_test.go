@@ -42,11 +42,10 @@ func TestKilledBeforeDelivery(t *testing.T) {
 				t.Parallel()
 				to := destinationOf(t, name)
 				w := newWorld(t, to.settings...)
-				w.start(failpoint.KillAt + "=" + place)
-				_, _ = w.purser.Command(t, "pause", "--reason", "a test")
-				if !w.purser.EndsWithin(patience) || !w.purser.Killed() {
-					t.Fatal("purser was not killed")
-				}
+				w.purser.KilledAt(t, place, func() {
+					w.served()
+					_, _ = w.purser.Command(t, "pause", "--reason", "a test")
+				})
 				w.start()
 				process.Eventually(t, patience, func() string {
 					list, err := to.got()
@@ -58,7 +57,7 @@ func TestKilledBeforeDelivery(t *testing.T) {
 					}
 					return fmt.Sprintf("%d messages", len(list))
 				})
-				w.command("resume") // what comes next comes behind all repeats
+				w.purser.Must(w.T, "resume") // what comes next comes behind all repeats
 				var list []message
 				process.Eventually(t, patience, func() (problem string) {
 					var err error

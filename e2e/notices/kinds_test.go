@@ -79,8 +79,8 @@ func TestEachKindIsToldOnce(t *testing.T) {
 	leave()
 	<-left
 
-	w.command("pause", "--reason", "end of the month")
-	w.command("resume")
+	w.purser.Must(w.T, "pause", "--reason", "end of the month")
+	w.purser.Must(w.T, "resume")
 
 	liar := w.customer("liar", rich, policy.Policy{})
 	w.Seller.Meet(hostile.InventsReceipt)
@@ -98,7 +98,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 
 	w.audit(chat, post)
 
-	if out := w.command("webhooks", "test"); strings.Contains(out, "failed") {
+	if out := w.purser.Must(w.T, "webhooks", "test"); strings.Contains(out, "failed") {
 		t.Error(out)
 	}
 	for _, path := range chatPaths() {

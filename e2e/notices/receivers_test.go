@@ -42,7 +42,7 @@ func TestBadReceivers(t *testing.T) {
 		"http://10.11.12.13/private-secret", "slack+" + chat.URL + slackPath, chat.URL + ownPath,
 	}, ","))...)
 	w.start()
-	w.command("pause", "--reason", "a test")
+	w.purser.Must(w.T, "pause", "--reason", "a test")
 
 	// The good one has it at once, and each of the others a fault that is shown.
 	want := []string{
@@ -67,12 +67,12 @@ func TestBadReceivers(t *testing.T) {
 	if n := len(chat.got(ownPath)); n != 1 || good.Delivered == nil || good.Failing() || good.Delivered.Sub(w.events()[0].At) > 5*time.Second {
 		t.Errorf("%d messages at the good one: %+v", n, good)
 	}
-	for _, said := range []string{w.command("webhooks"), w.command("status"), w.purser.Output.End()} {
+	for _, said := range []string{w.purser.Must(w.T, "webhooks"), w.purser.Must(w.T, "status"), w.purser.Output.End()} {
 		if strings.Contains(said, "-secret") {
 			t.Errorf("an address is told: %s", said)
 		}
 	}
-	if out := w.command("status"); !strings.Contains(out, "notices do not arrive") {
+	if out := w.purser.Must(w.T, "status"); !strings.Contains(out, "notices do not arrive") {
 		t.Errorf("status says nothing of it: %s", out)
 	}
 
@@ -101,7 +101,7 @@ func TestBadReceivers(t *testing.T) {
 	}
 
 	// Replayed, under its id.
-	w.command("webhooks", "replay", good.Name, "--from", "1")
+	w.purser.Must(w.T, "webhooks", "replay", good.Name, "--from", "1")
 	process.Eventually(t, patience, func() string {
 		if list := chat.got(ownPath); len(list) == 2 && list[0].id == list[1].id {
 			return ""

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +53,12 @@ func newWorld(t *testing.T, settings ...string) *world {
 func (w *world) start(more ...string) {
 	w.Helper()
 	w.purser.Start(w.T, more...)
+	w.served()
+}
+
+// served waits until purser's commands are served.
+func (w *world) served() {
+	w.Helper()
 	process.Eventually(w.T, patience, func() string {
 		got, err := process.Ask(w.Context(), process.AdminClient(w.purser.Socket()), "GET", "http://127.0.0.1/purser/webhooks", "")
 		if err == nil && got.Status == 200 {
@@ -82,16 +87,6 @@ func (w *world) admin(method, path string, body, into any) {
 	if err != nil || got.Status >= 300 {
 		w.Fatalf("%s %s: %d %s, %v", method, path, got.Status, got.Body, err)
 	}
-}
-
-// command runs one of purser's commands, which must succeed.
-func (w *world) command(arguments ...string) string {
-	w.Helper()
-	out, err := w.purser.Command(w.T, arguments...)
-	if err != nil {
-		w.Fatalf("purser %s: %v\n%s", strings.Join(arguments, " "), err, out)
-	}
-	return out
 }
 
 // customer makes a key with a policy and a wallet of its own.

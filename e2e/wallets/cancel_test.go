@@ -1,12 +1,9 @@
 package wallets
 
 import (
-	"context"
 	"encoding/json"
 	"math/big"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,11 +13,10 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -51,7 +47,7 @@ func (w *world) signs(key string) string {
 // gas gives a wallet ether.
 func (w *world) gas(address string) {
 	w.Helper()
-	if err := w.money.Chain.FundETH(w.Context(), common.HexToAddress(address), big.NewInt(1e16)); err != nil {
+	if err := w.Money.Chain.FundETH(w.Context(), common.HexToAddress(address), big.NewInt(1e16)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -59,7 +55,7 @@ func (w *world) gas(address string) {
 // transactions counts those of a wallet in blocks.
 func (w *world) transactions(address string) uint64 {
 	w.Helper()
-	rpc, err := ethclient.DialContext(w.Context(), w.money.RPCURL())
+	rpc, err := ethclient.DialContext(w.Context(), w.Money.RPCURL())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -75,7 +71,7 @@ func (w *world) transactions(address string) uint64 {
 // have it.
 func (w *world) dead(address, payment string) (used bool, story adminapi.Story) {
 	w.Helper()
-	out := w.run("payments", "show", payment, "--json", "--admin", w.Admin())
+	out := w.Must(w.T, "payments", "show", payment, "--json")
 	if err := json.Unmarshal([]byte(out), &story); err != nil {
 		w.Fatalf("%v: %s", err, out)
 	}
@@ -83,7 +79,7 @@ func (w *world) dead(address, payment string) (used bool, story adminapi.Story) 
 	if err != nil {
 		w.Fatal(err)
 	}
-	used, err = w.money.Chain.AuthorizationState(w.Context(), common.HexToAddress(address), nonce)
+	used, err = w.Money.Chain.AuthorizationState(w.Context(), common.HexToAddress(address), nonce)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -96,39 +92,21 @@ func TestKillSwitch(t *testing.T) {
 	t.Parallel()
 	t.Run("local", func(t *testing.T) { cancelAll(newWorld(t)) })
 	t.Run("external", func(t *testing.T) {
-		cancelAll(newWorld(t, "PURSER_WALLETS=external", "PURSER_SIGNER_URL="+startSigner(t)))
+		cancelAll(newWorld(t, "PURSER_WALLETS=external", "PURSER_SIGNER_URL="+process.StartSigner(t)))
 	})
-}
-
-// startSigner starts a node with accounts, for signatures only, and returns its URL.
-func startSigner(t *testing.T) string {
-	t.Helper()
-	programs, err := filepath.Glob(filepath.Join("..", "signers", "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
-	if err != nil || len(programs) != 1 {
-		needed.Missing(t, "one anvil, found %q, %v: run `make e2e-deps`", programs, err)
-	}
-	port := process.Port(t)
-	cmd := exec.Command(programs[0], "--host", "127.0.0.1", "--port", port, "--chain-id", "8453")
-	cmd.Env = process.Environment()
-	node, _, err := process.Announced(cmd, func(line string) bool { return strings.HasPrefix(line, "Listening on ") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.Cleanup(t)
-	return "http://127.0.0.1:" + port
 }
 
 func cancelAll(w *world) {
 	t := w.T
-	key := ran[adminapi.CreatedKey](w, "keys", "create", "--label", "leaky")
-	w.fund(*key.Address, 3*price)
+	key := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", "leaky")
+	w.Fund(*key.Address, 3*price)
 	ids := []string{w.signs(key.Key), w.signs(key.Key)}
-	w.run("pause", "--reason", "leaked", "--admin", w.Admin())
-	if out, err := w.Command(t, "wallets", "cancel", *key.Address, "--yes", "--admin", w.Admin()); err == nil || !strings.Contains(out, "and has 0 ETH: send it some ETH") {
+	w.Must(w.T, "pause", "--reason", "leaked")
+	if out, err := w.Command(t, "wallets", "cancel", *key.Address, "--yes"); err == nil || !strings.Contains(out, "and has 0 ETH: send it some ETH") {
 		t.Errorf("without gas: %v, %s", err, out)
 	}
 	w.gas(*key.Address)
-	done := ran[adminapi.Cancellations](w, "wallets", "cancel", *key.Address, "--yes")
+	done := sandboxed.Ran[adminapi.Cancellations](w.World, "wallets", "cancel", *key.Address, "--yes")
 	if len(done.Cancellations) != 2 || w.transactions(*key.Address) != 2 {
 		t.Errorf("%+v", done)
 	}
@@ -140,49 +118,34 @@ func cancelAll(w *world) {
 			return ""
 		})
 	}
-	if out := w.run("wallets", "authorizations", *key.Address, "--admin", w.Admin()); !strings.Contains(out, "nothing is reserved") {
+	if out := w.Must(w.T, "wallets", "authorizations", *key.Address); !strings.Contains(out, "nothing is reserved") {
 		t.Errorf("%s", out)
 	}
-	if have := w.balance(*key.Address); have != "30000" {
+	if have := w.Holds(*key.Address).String(); have != "30000" {
 		t.Errorf("%s are left", have)
 	}
-	w.run("resume", "--admin", w.Admin())
+	w.Must(w.T, "resume")
 	w.buys(key.Key)
-	if out := w.run("audit", "--admin", w.Admin()); strings.Count(out, "payment.cancel") != 2 {
+	if out := w.Must(w.T, "audit"); strings.Count(out, "payment.cancel") != 2 {
 		t.Errorf("%s", out)
 	}
 	w.End(t)
 	w.Check(t)
 }
 
-// newMortal makes a world whose purser can be killed at places.
-func newMortal(t *testing.T) *world {
-	t.Helper()
-	t.Parallel()
-	money, err := sandbox.Start(context.Background(), sandbox.Options{})
-	process.CloseAtEnd(t, money, err)
-	w := &world{T: t, money: money}
-	w.Purser = process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"), "PURSER_RPC_URL="+money.RPCURL())
-	w.Start(t)
-	return w
-}
-
 // Purser is killed at each place of an approval, and the operator repeats the command. Each order costs
 // one transaction.
 func TestApproveAtEveryFailpoint(t *testing.T) {
-	w := newMortal(t)
-	key := ran[adminapi.CreatedKey](w, "keys", "create")
+	t.Parallel()
+	w := &world{sandboxed.New(t, process.Failpoints)}
+	key := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create")
 	w.gas(*key.Address)
 	for i, place := range []string{failpoint.ApprovingKept, failpoint.TransactionKept, failpoint.TransactionSigned, failpoint.TransactionSent} {
 		w.End(t)
-		w.Start(t, failpoint.KillAt+"="+place)
 		amount := strconv.Itoa(i + 1)
-		out, err := w.Command(t, "wallets", "approve", *key.Address, "--amount", amount, "--yes", "--admin", w.Admin())
-		if err == nil || !w.EndsWithin(20*time.Second) {
-			t.Fatalf("%s was not reached: %s", place, out)
-		}
+		w.KilledAt(t, place, func() { _, _ = w.Command(t, "wallets", "approve", *key.Address, "--amount", amount, "--yes") })
 		w.Start(t)
-		again := ran[adminapi.Approved](w, "wallets", "approve", *key.Address, "--amount", amount, "--yes")
+		again := sandboxed.Ran[adminapi.Approved](w.World, "wallets", "approve", *key.Address, "--amount", amount, "--yes")
 		if n := w.transactions(*key.Address); again.Allowance != amount+"000000" || n != uint64(i+1) {
 			t.Errorf("%s: %+v after %d transactions", place, again, n)
 		}
@@ -194,24 +157,24 @@ func TestApproveAtEveryFailpoint(t *testing.T) {
 // Purser is killed at each place of a cancellation, and the operator repeats the command. Each payment
 // costs one transaction.
 func TestCancelAtEveryFailpoint(t *testing.T) {
-	w := newMortal(t)
-	key := ran[adminapi.CreatedKey](w, "keys", "create")
+	t.Parallel()
+	w := &world{sandboxed.New(t, process.Failpoints)}
+	key := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create")
 	places := []string{
 		failpoint.CancelingKept + ":1", failpoint.CancelingKept + ":2", failpoint.TransactionKept, failpoint.TransactionSigned, failpoint.TransactionSent,
 	}
 	funds := uint64(len(places)) * price
-	w.fund(*key.Address, funds)
+	w.Fund(*key.Address, funds)
 	w.gas(*key.Address)
 	for i, place := range places {
 		w.End(t)
-		w.Start(t, failpoint.KillAt+"="+place)
-		id := w.signs(key.Key)
-		out, err := w.Command(t, "wallets", "cancel", *key.Address, id, "--yes", "--admin", w.Admin())
-		if err == nil || !w.EndsWithin(20*time.Second) {
-			t.Fatalf("%s was not reached: %s", place, out)
-		}
+		var id string
+		w.KilledAt(t, place, func() {
+			id = w.signs(key.Key)
+			_, _ = w.Command(t, "wallets", "cancel", *key.Address, id, "--yes")
+		})
 		w.Start(t)
-		again := ran[adminapi.Cancellations](w, "wallets", "cancel", *key.Address, id, "--yes").Cancellations
+		again := sandboxed.Ran[adminapi.Cancellations](w.World, "wallets", "cancel", *key.Address, id, "--yes").Cancellations
 		if used, _ := w.dead(*key.Address, id); len(again) != 1 || again[0].Error != "" || !again[0].Earlier || !used {
 			t.Errorf("%s: %+v", place, again)
 		}
@@ -225,7 +188,7 @@ func TestCancelAtEveryFailpoint(t *testing.T) {
 			t.Errorf("%s: %d transactions after %d cancellations", place, n, i+1)
 		}
 	}
-	if have := w.balance(*key.Address); have != new(big.Int).SetUint64(funds).String() {
+	if have := w.Holds(*key.Address).String(); have != new(big.Int).SetUint64(funds).String() {
 		t.Errorf("%s are left", have)
 	}
 	w.End(t)

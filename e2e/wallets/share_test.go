@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 )
 
@@ -24,17 +25,17 @@ func TestTwentyKeysOneWallet(t *testing.T) {
 	var keys []string
 	var wallet adminapi.CreatedKey
 	for i := range agents {
-		wallet = ran[adminapi.CreatedKey](w, "keys", "create", "--label", fmt.Sprint("agent-", i), "--daily-budget", "1", "--door", "proxy")
+		wallet = sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", fmt.Sprint("agent-", i), "--daily-budget", "1", "--door", "proxy")
 		keys = append(keys, wallet.Key)
 	}
-	w.fund(*wallet.Address, worth*price)
+	w.Fund(*wallet.Address, worth*price)
 
 	var paid, declined atomic.Int64
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	together, ctx := errgroup.WithContext(ctx)
 	for _, key := range keys {
-		client := w.client(key)
+		client := w.Client(key)
 		for range 2 {
 			together.Go(func() error {
 				for last := false; !last; {
@@ -58,11 +59,11 @@ func TestTwentyKeysOneWallet(t *testing.T) {
 	if err := together.Wait(); err != nil {
 		t.Errorf("%v; %d were paid, %d declined", err, paid.Load(), declined.Load())
 	}
-	if have := w.balance(*wallet.Address); have != "0" || paid.Load() != worth || declined.Load() < agents {
+	if have := w.Holds(*wallet.Address).String(); have != "0" || paid.Load() != worth || declined.Load() < agents {
 		t.Errorf("%s are left, %d were paid, %d declined", have, paid.Load(), declined.Load())
 	}
 	for _, state := range []string{"void", "refused", "disputed", "unresolved"} {
-		if out := w.run("payments", "--state", state, "--json", "--admin", w.Admin()); strings.Contains(out, `"id"`) {
+		if out := w.Must(w.T, "payments", "--state", state, "--json"); strings.Contains(out, `"id"`) {
 			t.Errorf("%s: %s", state, out)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/keystore"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/x402"
 )
@@ -19,16 +20,16 @@ const passphrase = "correct horse battery staple"
 // A key is lost, and its wallet is not.
 func TestLostKey(t *testing.T) {
 	w := newWorld(t)
-	lost := ran[adminapi.CreatedKey](w, "keys", "create", "--label", "research")
-	w.fund(*lost.Address, 2*price)
+	lost := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", "research")
+	w.Fund(*lost.Address, 2*price)
 	w.buys(lost.Key)
-	found := ran[adminapi.ReissuedKey](w, "keys", "reissue", "research")
-	a, err := process.Ask(t.Context(), w.client(lost.Key), http.MethodGet, w.weather(), "")
+	found := sandboxed.Ran[adminapi.ReissuedKey](w.World, "keys", "reissue", "research")
+	a, err := process.Ask(t.Context(), w.Client(lost.Key), http.MethodGet, w.weather(), "")
 	if err != nil || a.Status != http.StatusProxyAuthRequired {
 		t.Errorf("with the old secret: %v, %+v", err, a)
 	}
 	w.buys(found.Key)
-	if have := w.balance(*lost.Address); have != "0" {
+	if have := w.Holds(*lost.Address).String(); have != "0" {
 		t.Errorf("%s are left", have)
 	}
 }
@@ -46,18 +47,18 @@ func TestDeletedWallet(t *testing.T) {
 	if err != nil || a.Decode(http.StatusCreated, &mine) != nil {
 		t.Fatalf("%v, %+v", err, a)
 	}
-	w.fund(mine.Address, price)
+	w.Fund(mine.Address, price)
 	a, err = process.Ask(t.Context(), http.DefaultClient, http.MethodDelete, w.URL("/wallets/"+mine.ID), "", "X-Api-Key", key.Key)
 	if err != nil || a.Status != http.StatusNoContent {
 		t.Fatalf("%v, %+v", err, a)
 	}
-	if out := w.run("wallets", "--deleted", "--admin", w.Admin()); !strings.Contains(out, mine.ID) || !strings.Contains(out, "0.01") {
+	if out := w.Must(w.T, "wallets", "--deleted"); !strings.Contains(out, mine.ID) || !strings.Contains(out, "0.01") {
 		t.Errorf("%s", out)
 	}
-	w.run("wallets", "restore", mine.Address, "--admin", w.Admin())
+	w.Must(w.T, "wallets", "restore", mine.Address)
 	w.buys(key.Key)
 
-	made := ran[adminapi.CreatedKey](w, "keys", "create")
+	made := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create")
 	a, err = process.Ask(t.Context(), http.DefaultClient, http.MethodDelete, w.URL("/wallets/"+made.Wallet), "", "X-Api-Key", made.Key)
 	if err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Body, "Not allowed for this key") {
 		t.Errorf("%v, %+v", err, a)
@@ -69,19 +70,19 @@ func TestDeletedWallet(t *testing.T) {
 func TestAnotherMachine(t *testing.T) {
 	w := newWorld(t)
 	var first adminapi.Wallets
-	w.run("exec", "--admin", w.Admin(), "--", "true")
-	if first = ran[adminapi.Wallets](w, "wallets"); len(first.Wallets) != 1 {
+	w.Must(w.T, "exec", "--", "true")
+	if first = sandboxed.Ran[adminapi.Wallets](w.World, "wallets"); len(first.Wallets) != 1 {
 		t.Fatalf("%+v", first)
 	}
 	address := *first.Wallets[0].Address
-	w.fund(address, price)
+	w.Fund(address, price)
 	backup := filepath.Join(t.TempDir(), "books.db")
-	w.run("backup", backup, "--admin", w.Admin())
+	w.Must(w.T, "backup", backup)
 	w.Kill()
 
-	other := &world{T: t, money: w.money}
+	other := &world{&sandboxed.World{T: t, Money: w.Money}}
 	data := filepath.Join(t.TempDir(), "data")
-	other.Purser = process.NewPurser(t, w.Binary, data, "PURSER_RPC_URL="+w.money.RPCURL())
+	other.Purser = process.NewPurser(t, w.Binary, data, "PURSER_RPC_URL="+w.Money.RPCURL())
 	for from, to := range map[string]string{backup: "purser.db", filepath.Join(w.Data, "master.key"): "master.key"} {
 		text, err := os.ReadFile(from)
 		if err == nil {
@@ -99,7 +100,7 @@ func TestAnotherMachine(t *testing.T) {
 	if err := os.WriteFile(phrase, []byte(passphrase), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	other.run("wallets", "export", address, "--passphrase-file", phrase, "--out", out, "--admin", other.Admin())
+	other.Must(other.T, "wallets", "export", address, "--passphrase-file", phrase, "--out", out)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -107,23 +108,21 @@ func TestAnotherMachine(t *testing.T) {
 	if key, err := keystore.DecryptKey(text, passphrase); err != nil || x402.EVMAddress(key.Address).String() != address {
 		t.Errorf("%v: %s", err, text)
 	}
-	other.run("exec", "--admin", other.Admin(), "--", "true")
-	if have := ran[adminapi.Keys](other, "keys").Keys; len(have) != 1 || have[0].ID != first.Wallets[0].KeyID {
+	other.Must(other.T, "exec", "--", "true")
+	if have := sandboxed.Ran[adminapi.Keys](other.World, "keys").Keys; len(have) != 1 || have[0].ID != first.Wallets[0].KeyID {
 		t.Errorf("the exec key was %s, and now there are %+v", first.Wallets[0].KeyID, have)
 	}
 
 	// The restored one pays in seven minutes at the earliest. A purser that has the keystore pays now.
-	third := &world{T: t, money: w.money}
-	third.Purser = process.NewPurser(t, w.Binary, filepath.Join(t.TempDir(), "data"), "PURSER_RPC_URL="+w.money.RPCURL())
-	third.Start(t)
-	made := ran[adminapi.CreatedKey](third, "keys", "create", "--label", "new")
-	imported := ran[adminapi.Wallet](third, "wallets", "import", out, "--key", "new", "--passphrase-file", phrase)
-	third.run("wallets", "delete", made.Wallet, "--yes", "--admin", third.Admin()) // the older one of the key would pay
+	third := &world{sandboxed.On(t, w.Money, process.Plain)}
+	made := sandboxed.Ran[adminapi.CreatedKey](third.World, "keys", "create", "--label", "new")
+	imported := sandboxed.Ran[adminapi.Wallet](third.World, "wallets", "import", out, "--key", "new", "--passphrase-file", phrase)
+	third.Must(third.T, "wallets", "delete", made.Wallet, "--yes") // the older one of the key would pay
 	if *imported.Address != address {
 		t.Errorf("%+v", imported)
 	}
 	third.buys(made.Key)
-	if have := w.balance(address); have != "0" {
+	if have := w.Holds(address).String(); have != "0" {
 		t.Errorf("%s are left", have)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
 )
 
@@ -29,8 +30,8 @@ func TestAgentOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	w.run("exec", "--admin", w.Admin(), "--", "true") // as purser init does: the first key, with the wallet
-	made := ran[adminapi.CreatedKey](w, "keys", "create", "--label", "agent")
+	w.Must(w.T, "exec", "--", "true") // as purser init does: the first key, with the wallet
+	made := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", "agent")
 	file := filepath.Join(home, "agent.key")
 	program := filepath.Join(home, "purser")
 	text, err := os.ReadFile(w.Binary)
@@ -42,7 +43,7 @@ func TestAgentOfAnotherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.fund(*made.Address, price)
+	w.Fund(*made.Address, price)
 	agent := func(arguments ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), program, arguments...)
 		cmd.Dir, cmd.Env = home, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "PURSER_ADMIN=" + w.Admin()}
@@ -51,7 +52,7 @@ func TestAgentOfAnotherUser(t *testing.T) {
 		return string(out), err
 	}
 	out, err := agent("exec", "--key-file", file, "--proxy", "http://"+w.Host(), "--", "curl", "-sS", "-i", w.weather())
-	if err != nil || !strings.Contains(out, "200 OK") || w.balance(*made.Address) != "0" {
+	if err != nil || !strings.Contains(out, "200 OK") || w.Holds(*made.Address).String() != "0" {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, arguments := range [][]string{{"wallets"}, {"exec", "--", "true"}, {"limits", "agent", "--daily-budget", "off"}} {

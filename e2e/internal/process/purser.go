@@ -6,9 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // Purser is cmd/purser with one data directory and one set of ports, however often it is started.
@@ -122,6 +125,32 @@ func (p *Purser) Command(t testing.TB, arguments ...string) (string, error) {
 	cmd.Env = p.Environment()
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// Must runs one of purser's own commands, which must succeed.
+func (p *Purser) Must(t testing.TB, arguments ...string) string {
+	t.Helper()
+	out, err := p.Command(t, arguments...)
+	if err != nil {
+		t.Fatalf("purser %s: %v\n%s", strings.Join(arguments, " "), err, out)
+	}
+	return out
+}
+
+// KilledAt starts the program, which must kill itself at a place by the end of what is then done. It may
+// die before it answers, and nothing is done. more are further variables.
+func (p *Purser) KilledAt(t testing.TB, place string, do func(), more ...string) {
+	t.Helper()
+	p.Launch(t, append(more, failpoint.KillAt+"="+place)...)
+	switch err := p.Await(p.URL("/")); {
+	case err == nil:
+		do()
+	case !errors.Is(err, ErrEnded):
+		t.Fatal(err)
+	}
+	if !p.EndsWithin(30*time.Second) || !p.Killed() {
+		t.Fatalf("%s was not reached", place)
+	}
 }
 
 // Check fails the test unless `purser check` is content with the database, which is closed.
