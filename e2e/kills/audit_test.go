@@ -13,6 +13,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/shop"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -20,17 +21,14 @@ import (
 // ruleRecorded must hold whenever purser is dead, before any recovery.
 const ruleRecorded hostile.Rule = "every charge has an open record or a spend event when purser dies"
 
-// ruleTold: an answer that says that an order was paid for is true.
-const ruleTold hostile.Rule = "what the customer got was paid for once"
-
 // autopsy looks at what a killed purser has left: the file must be sound, and every transfer must have its record.
 func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 	t.Helper()
-	ctx := bounded(t)
+	ctx := shop.Bounded(t)
 	moved := map[paid]int{} // before the journal is read: a payload may still be settled meanwhile
 	for _, c := range w.everybody() {
-		from := common.Address(c.Wallet.EVM())
-		transfers, err := w.chain.Transfers(ctx, &from, nil, 0)
+		from := common.Address(c.Wallet)
+		transfers, err := w.Chain.Transfers(ctx, &from, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +36,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 			moved[paid{one.From, one.Value.String()}]++
 		}
 	}
-	report, err := boltstore.CheckFile(ctx, w.purser.File(), masterKey())
+	report, err := boltstore.CheckFile(ctx, w.purser.File(), shop.MasterKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +75,7 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 			t.Fatal(err)
 		}
 	}
-	store, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: masterKey()})
+	store, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: shop.MasterKey()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,18 +84,7 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 			t.Error(err)
 		}
 	}()
-	const page = 500
-	for q := (pay.LabelQuery{Limit: page}); ; {
-		list, err := store.AllPayments(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, list...)
-		if len(list) < page {
-			return rows
-		}
-		q.Before = list[page-1].ID
-	}
+	return shop.Journal(t, store)
 }
 
 // figures counts the findings of an audit.
@@ -109,47 +96,34 @@ type figures struct {
 // audit lets recovery come to its end and compares the books with the chain. purser is stopped after it.
 func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 	t.Helper()
-	w.clock.Until(t, 5*time.Minute, func() string {
+	w.Clock.Until(t, 5*time.Minute, func() string {
 		for _, c := range w.everybody() {
-			books, err := hostile.ReadBooks(bounded(t), c)
+			books, err := hostile.ReadBooks(shop.Bounded(t), c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range books.Payments {
-				if p.State == "open" {
-					return fmt.Sprintf("%s: %+v", hostile.RuleClosed, p)
-				}
+			if open := shop.Open(books); open != "" {
+				return open
 			}
 		}
 		return ""
 	})
 	for _, c := range w.everybody() {
-		books, ledger, err := process.ReadAccount(bounded(t), c, w.chain)
+		books, ledger, err := process.ReadAccount(shop.Bounded(t), c, w.Chain)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.payments += len(books.Payments)
 		n.transfers += len(ledger.Transfers)
-		per := ledger.PerOrder()
-		for _, times := range per {
+		for _, times := range ledger.PerOrder() {
 			n.doubles += times - 1
 		}
-		var here []hostile.Finding
-		for _, f := range hostile.Audit(books, ledger, nil) {
-			if f.Rule == hostile.RuleChecked {
-				continue // recovery's last look comes after the test's patience; the chain is compared all the same
-			}
+		here := w.Audit(books, ledger, func(order uint64) bool { return w.customers[shopperOf(order).door()] == c })
+		for _, f := range here {
 			if f.Rule == hostile.RuleBooked {
 				n.lost++
 			}
-			here = append(here, f)
 		}
-		for _, p := range books.Payments {
-			if p.Has("disputed") || p.Has("unresolved") { // everybody is honest, and there is an RPC
-				here = append(here, hostile.Finding{Rule: hostile.RuleEnd, Detail: fmt.Sprintf("%+v", p)})
-			}
-		}
-		here = append(here, w.toldTruly(c, per)...)
 		if len(here) > 0 {
 			w.seen = append(w.seen, fmt.Sprintf("payments %+v\nevents %+v\ntransfers %+v", books.Payments, books.Events, ledger.Transfers))
 		}
@@ -169,16 +143,4 @@ func (w *world) report(t *testing.T, found []hostile.Finding) {
 	if len(found) > 0 {
 		t.Log(strings.Join(w.seen, "\n"))
 	}
-}
-
-// toldTruly looks for orders whose customer got what it asked for without having paid for it once.
-func (w *world) toldTruly(c *hostile.Customer, per map[uint64]int) (found []hostile.Finding) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for order := range w.told {
-		if w.customers[shopperOf(order).door()] == c && per[order] != 1 {
-			found = append(found, hostile.Finding{Rule: ruleTold, Detail: fmt.Sprintf("order %d was paid for %d times", order, per[order])})
-		}
-	}
-	return found
 }

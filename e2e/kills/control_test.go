@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/shop"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -34,7 +35,7 @@ func requireFound(t *testing.T, found []hostile.Finding, rule hostile.Rule) {
 func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unhurried, whole)
-	s := shoppers()[len(doors())] // at the payer's door, without keys
+	s := shoppers()[len(shop.Doors())] // at the payer's door, without keys
 	// Nothing but the payment must be waiting for the store: the first one records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
 	w.purser.Kill()
@@ -66,7 +67,7 @@ func TestPayingForRepeatsIsNoticed(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, unhurried, whole)
 			w.purser.Kill()
-			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(doors())]
+			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(shop.Doors())]
 			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {
 				t.Fatal("purser died too early")
 			}

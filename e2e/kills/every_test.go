@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/shop"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -136,7 +137,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 		// After the goods have come, only a customer with a key repeats. Without a key it would buy
 		// again.
 		if again := r; s.keyed() || !r.Done && !r.Told() {
-			if again = w.buy(context.Background(), s.door(), o); !again.Done && !paidAndRefused(again) {
+			if again = w.buy(context.Background(), s.door(), o); !again.Done && !shop.PaidAndRefused(again) {
 				// It has expired meanwhile, and recovery must say what of it. Now, because without a key the same request
 				// is a new purchase two minutes later.
 				w.insist(context.Background(), s.door(), o, time.Now().Add(patience))
@@ -145,7 +146,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 		w.purser.Kill()
 	}
 	for _, p := range recovering() {
-		w.clock.Forward(t, 2*unhurried) // leases lapse, and authorizations expire
+		w.Clock.Forward(t, 2*unhurried) // leases lapse, and authorizations expire
 		w.purser.spawn(t, p.String())
 		if !w.purser.dies(t, patience) {
 			t.Fatalf("%v was not reached", p)

@@ -7,35 +7,10 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/internal/vault"
 )
-
-// Secrets of all pursers here.
-const (
-	deploymentKey = "pk_killskillskillskillskillskills"
-	masterKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-)
-
-func masterKey() vault.Source {
-	k, err := vault.ParseMasterKey(masterKeyText)
-	if err != nil {
-		panic(err) // it is a constant
-	}
-	return vault.Given(k)
-}
 
 // purser is the program under test, which ends itself at places (see failpoint.KillAt).
 type purser struct{ *process.Purser }
-
-func newPurser(t *testing.T, data, seller, facilitator, rpc string, more ...string) *purser {
-	t.Helper()
-	return &purser{process.NewPurser(t, process.Program(t, process.Failpoints), data, append(more,
-		"PURSER_MASTER_KEY="+masterKeyText, "PURSER_KEY="+deploymentKey, "PURSER_UPSTREAM="+seller,
-		"PURSER_FACILITATOR_URL="+facilitator, "PURSER_RPC_URL="+rpc,
-		"PURSER_MAX_PAYMENT=off", "PURSER_DAILY_BUDGET=1000000", "PURSER_MONTHLY_BUDGET=1000000",
-		"PURSER_PER_MINUTE=off", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
-	)...)}
-}
 
 // spawn starts the program, which ends itself at a place, if one is given.
 func (p *purser) spawn(t *testing.T, at string, more ...string) {

@@ -141,7 +141,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	for range minKills + luck.IntN(maxKills-minKills+1) - 1 {
 		if luck.IntN(100) < down {
 			pause := time.Duration(luck.Int64N(int64(downTime - paused)))
-			w.clock.Forward(t, pause)
+			w.Clock.Forward(t, pause)
 			paused += pause
 		}
 		d := drawDeath(luck)
@@ -153,7 +153,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	defer late.Stop()
 	for range luck.IntN(3) {
 		d := drawLateDeath(luck)
-		w.clock.Forward(t, validity+10*time.Second)
+		w.Clock.Forward(t, validity+10*time.Second)
 		w.purser.spawn(t, d.at)
 		k.wait(t, d)
 	}

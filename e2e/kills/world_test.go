@@ -8,15 +8,14 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/e2e/internal/shop"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
-	"github.com/purserpay/purser/sandbox/ledger"
 )
 
 const (
@@ -28,43 +27,29 @@ const (
 	// funds is a customer's first balance: a thousand dollars.
 	funds = 1_000_000_000
 	// patience bounds every honest operation on a busy machine.
-	patience = time.Minute
+	patience = shop.Patience
 )
-
-// sidecar is the door that package hostile has another function for.
-const sidecar hostile.Door = "sidecar"
-
-func doors() []hostile.Door { return append(hostile.Doors(), sidecar) }
 
 // world is a purser with all that is around it, and what its customers have been told.
 type world struct {
-	*hostile.World
-	chain  *ledger.Ledger
-	clock  *process.Clock
+	*shop.Shop
 	purser *purser
 	// customers, by door. Two doors at most share one.
 	customers map[hostile.Door]*hostile.Customer
 	seen      []string // what an audit has found fault with
-
-	mu   sync.Mutex
-	told map[uint64]bool // orders whose customer got what it paid for
 }
 
 // newWorld starts a purser with a customer at each door. Payments are valid for a while. pause is how long its seller waits
 // after each piece of an order that it delivers piece by piece; 0: it delivers at once.
 func newWorld(t *testing.T, valid time.Duration, pause func(order uint64) time.Duration) *world {
 	t.Helper()
-	clock := process.NewClock(t)
-	chain := process.StartLedger(t, clock)
-	h := process.StartHostile(t, chain, clock, valid)
-	h.Seller.Choose = func(v *hostile.Visit) (hostile.SellerFault, bool) {
+	s := shop.New(t, process.NewClock(t), valid)
+	s.Seller.Choose = func(v *hostile.Visit) (hostile.SellerFault, bool) {
 		each := pause(v.Order)
 		return hostile.Piecemeal(3, each), v.Step == hostile.Paid && each > 0
 	}
-	w := &world{
-		World: h, chain: chain, clock: clock, customers: map[hostile.Door]*hostile.Customer{}, told: map[uint64]bool{},
-		purser: newPurser(t, filepath.Join(t.TempDir(), "data"), h.SellerURL, h.FacilitatorURL, h.RPCURL, clock.Setting()),
-	}
+	w := &world{Shop: s, purser: &purser{process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"),
+		s.Settings("PURSER_DAILY_BUDGET=1000000", "PURSER_MONTHLY_BUDGET=1000000")...)}}
 	if !w.purser.start(t, "") {
 		t.Fatal("purser died")
 	}
@@ -75,15 +60,15 @@ func newWorld(t *testing.T, valid time.Duration, pause func(order uint64) time.D
 // enroll makes the customers, with money.
 func (w *world) enroll(t *testing.T) {
 	t.Helper()
-	ctx := bounded(t)
+	ctx := shop.Bounded(t)
 	api, err1 := hostile.Enroll(ctx, w.purser.URL(""))
 	agent, err2 := hostile.Enroll(ctx, w.purser.URL(""))
-	owner, err3 := hostile.Deployment(ctx, w.purser.URL(""), deploymentKey)
+	owner, err3 := hostile.Deployment(ctx, w.purser.URL(""), shop.Key)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	w.customers = map[hostile.Door]*hostile.Customer{
-		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, sidecar: owner,
+		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, shop.Sidecar: owner,
 	}
 	for _, c := range w.everybody() {
 		if err := w.Fund(ctx, c.Wallet, money.New(funds)); err != nil {
@@ -103,65 +88,19 @@ func (w *world) everybody() []*hostile.Customer {
 
 // buy asks for an order once.
 func (w *world) buy(ctx context.Context, door hostile.Door, o hostile.Order) hostile.Result {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var r hostile.Result
-	if door == sidecar {
-		r = w.customers[door].BuyBeside(ctx, w.purser.SidecarURL(), o)
-	} else {
-		r = w.customers[door].Buy(ctx, w.SellerURL, door, o)
-	}
-	if r.Done {
-		w.mu.Lock()
-		w.told[o.ID] = true
-		w.mu.Unlock()
-	}
-	return r
+	return w.Buy(ctx, w.customers[door], w.purser.Purser, door, o)
 }
 
 // insistence bounds the time, by the test's clock, in which a customer without a key asks again. Later its request is a
 // new purchase (pay.RepeatGrace). Between the look at the clock and the request, the clock may be set forward once.
 const insistence = pay.RepeatGrace - validity
 
-// insist asks for an order until the customer has what it wants, or cannot get it any more. A payment that is open and
-// expired is waited for: recovery closes it.
+// insist asks for an order until the customer has what it wants, or cannot get it any more.
 func (w *world) insist(ctx context.Context, door hostile.Door, o hostile.Order, until time.Time) {
-	began := w.clock.Now()
-	for refusals := 0; refusals < 2 && ctx.Err() == nil && time.Now().Before(until); {
-		if o.Key == "" && w.clock.Now().Sub(began) > insistence {
-			return
-		}
-		r := w.buy(ctx, door, o)
-		wait := 50 * time.Millisecond
-		switch {
-		case r.Done, r.Told():
-			return
-		case r.Err == nil:
-			wait = 300 * time.Millisecond
-		}
-		// Sellers here do not take the same payload twice.
-		if refusals++; !paidAndRefused(r) {
-			refusals = 0
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// paidAndRefused reports whether the seller refused a payload because it had been used before. At
-// the proxy the answer says so. A customer that pays by itself sees a bare 402.
-func paidAndRefused(r hostile.Result) bool {
-	return r.Reason == "paid-not-delivered" || r.Reason == "paid-before" || r.Err == nil && r.Status == http.StatusPaymentRequired && r.Reason == ""
-}
-
-// bounded ends what a test waits for.
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	began := w.Clock.Now()
+	shop.Insist(ctx, func() bool {
+		return time.Now().Before(until) && (o.Key != "" || w.Clock.Now().Sub(began) <= insistence)
+	}, func() hostile.Result { return w.buy(ctx, door, o) })
 }
 
 // shopper asks for orders at one door, with idempotency keys or without. Its orders are those of its thousand.
@@ -169,7 +108,7 @@ type shopper int
 
 // shoppers are one of each kind.
 func shoppers() (all []shopper) {
-	for i := range 2 * len(doors()) {
+	for i := range 2 * len(shop.Doors()) {
 		all = append(all, shopper(i+1))
 	}
 	return all
@@ -177,8 +116,8 @@ func shoppers() (all []shopper) {
 
 func shopperOf(order uint64) shopper { return shopper(order / 1000) }
 
-func (s shopper) door() hostile.Door { return doors()[int(s-1)%len(doors())] }
-func (s shopper) keyed() bool        { return int(s-1)/len(doors())%2 == 0 }
+func (s shopper) door() hostile.Door { return shop.Doors()[int(s-1)%len(shop.Doors())] }
+func (s shopper) keyed() bool        { return int(s-1)/len(shop.Doors())%2 == 0 }
 
 func (s shopper) String() string {
 	if s.keyed() {

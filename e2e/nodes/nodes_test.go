@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/shop"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
@@ -45,9 +47,9 @@ func TestNodesAreKilled(t *testing.T) {
 		shops.Wait()
 	}()
 	var orders, refused atomic.Int64
-	for i := range shoppers * len(doors()) {
+	for i := range shoppers * len(shop.Doors()) {
 		luck := rand.New(rand.NewPCG(first, uint64(i+1)))
-		door, keyed := doors()[i%len(doors())], i/len(doors())%2 == 0
+		door, keyed := shop.Doors()[i%len(shop.Doors())], i/len(shop.Doors())%2 == 0
 		shops.Go(func() {
 			for next := time.Now(); !full.Load(); {
 				if w.insist(shopping, door, order(int(orders.Add(1)), keyed), luck) {
@@ -89,7 +91,7 @@ func TestNodesAreKilled(t *testing.T) {
 			t.Fatalf("%d orders were paid for, and the budget has room for %d", moved, fits)
 		}
 		done := 0
-		for w.buy(bounded(t), luck.IntN(nodes), hostile.PayerDoor, order(int(orders.Add(1)), true)).Done {
+		for w.buy(shop.Bounded(t), luck.IntN(nodes), hostile.PayerDoor, order(int(orders.Add(1)), true)).Done {
 			done++
 		}
 		if done == 0 && moved == fits {
@@ -127,15 +129,17 @@ func (w *world) kill(t *testing.T, node int) {
 // recorded fails the test if more was moved than payments that are open or settled are for.
 func (w *world) recorded(t *testing.T) {
 	t.Helper()
-	chain, err := hostile.ReadLedger(bounded(t), w.chain, w.customers[0].Wallet) // before the books
+	chain, err := hostile.ReadLedger(shop.Bounded(t), w.Chain, w.customers[0].Wallet) // before the books
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := w.open(t)
 	defer store.Close()
-	rows, err := w.journaled(t, store)
-	if err != nil {
-		t.Fatal(err)
+	rows := map[string]int{}
+	for _, p := range shop.Journal(t, store) {
+		if p.State != pay.Void {
+			rows[p.Terms.Amount.String()]++
+		}
 	}
 	for _, tr := range chain.Transfers {
 		if rows[tr.Value.String()] == 0 {
@@ -147,8 +151,8 @@ func (w *world) recorded(t *testing.T) {
 // awaitRoom waits until a payment that was void gives back what it reserved.
 func (w *world) awaitRoom(t *testing.T, fits int, luck *rand.Rand, orders *atomic.Int64) {
 	t.Helper()
-	w.clock.Until(t, patience, func() string {
-		r := w.buy(bounded(t), luck.IntN(nodes), hostile.PayerDoor, order(int(orders.Add(1)), true))
+	w.Clock.Until(t, patience, func() string {
+		r := w.buy(shop.Bounded(t), luck.IntN(nodes), hostile.PayerDoor, order(int(orders.Add(1)), true))
 		if r.Done {
 			return ""
 		}
@@ -162,7 +166,7 @@ func TestOneKeyAtSeveralNodes(t *testing.T) {
 	const rounds = 12
 	w := newWorld(t, rounds)
 	for n := range rounds {
-		door := doors()[n%len(doors())]
+		door := shop.Doors()[n%len(shop.Doors())]
 		o := order(n+1, true)
 		o.Method = ""
 		var callers sync.WaitGroup
