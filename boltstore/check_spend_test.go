@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/codec"
-	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
@@ -43,11 +41,7 @@ func TestCheckSeesWrongSums(t *testing.T) {
 		}
 	}
 	one := money.New(1)
-	for _, c := range []struct {
-		name string
-		do   func(*bbolt.Tx) error
-		text string
-	}{
+	for _, c := range []damage{
 		{"day lost", remove(spendDaysBucket), "spend of key k0 on 2026-11-15 is not summed up"},
 		{"day of nothing", put(spendDaysBucket, dayKey("k0", noon.AddDate(0, 0, 1)), (&codec.Day{}).Encode()), "no spend event is of that key and day"},
 		{"day of no event", put(spendDaysBucket, dayKey("k9", noon), (&codec.Day{}).Encode()), "no spend event is of that key and day"},
@@ -86,14 +80,7 @@ func TestCheckSeesWrongSums(t *testing.T) {
 		{"entry that is none", put(hostEventsBucket, []byte("k0\x00x"), nil), "spend_by_host has an entry"},
 		{"task of no event", put(taskEventsBucket, []byte("k0\x00x"), nil), "spend_by_task has an entry"},
 	} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		inside(t, path, c.do)
-		r, err := CheckFile(t.Context(), path, vault.Given(testMaster))
-		if err != nil || !slices.ContainsFunc(r.Faults, func(f string) bool { return strings.Contains(f, c.text) }) {
-			t.Errorf("%s: %v, %q", c.name, err, r.Faults)
-		}
+		c.seen(t, path, text)
 	}
 }
 

@@ -221,6 +221,26 @@ func TestCheckFileRefuses(t *testing.T) {
 	}
 }
 
+// damage is done to a file, and what is said of it.
+type damage struct {
+	name string
+	do   func(*bbolt.Tx) error
+	text string
+}
+
+// seen fails the test unless the check of a file, which is damaged anew, names the damage.
+func (c damage) seen(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inside(t, path, c.do)
+	r, err := CheckFile(t.Context(), path, vault.Given(testMaster))
+	if err != nil || !slices.ContainsFunc(r.Faults, func(f string) bool { return strings.Contains(f, c.text) }) {
+		t.Errorf("%s: %v, %q", c.name, err, r.Faults)
+	}
+}
+
 // Every kind of damage in the rows is seen, and named.
 func TestCheckSeesDamage(t *testing.T) {
 	t.Parallel()
@@ -265,11 +285,6 @@ func TestCheckSeesDamage(t *testing.T) {
 			row := codec.EncodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(k, row)
 		}
-	}
-	type damage struct {
-		name string
-		do   func(*bbolt.Tx) error
-		text string
 	}
 	cases := []damage{
 		{"payment of an unknown encoding", put(paymentsBucket, newID(), "\xffx"), "unknown encoding"},
@@ -375,14 +390,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		)
 	}
 	for _, c := range cases {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		inside(t, path, c.do)
-		r, err := CheckFile(t.Context(), path, vault.Given(testMaster))
-		if err != nil || !slices.ContainsFunc(r.Faults, func(f string) bool { return strings.Contains(f, c.text) }) {
-			t.Errorf("%s: %v, %q", c.name, err, r.Faults)
-		}
+		c.seen(t, path, text)
 	}
 }
 

@@ -19,12 +19,10 @@ func byTask(t *testing.T, d *DB, keyID, task string) []pay.SpendEvent {
 	return list
 }
 
-// A task with few events in a long history is not looked for event by event.
-func TestFewEventsOfATask(t *testing.T) {
-	t.Parallel()
-	d := openIn(t, inFolder(t.TempDir()))
-	many := scanRows + 10
-	for i := range many {
+// often settles payments of one task, and one of another.
+func often(t *testing.T, d *DB, payments int) {
+	t.Helper()
+	for i := range payments {
 		b := call("k")
 		if b.New.Task = "often"; i == 3 {
 			b.New.Task = "once"
@@ -37,6 +35,14 @@ func TestFewEventsOfATask(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A task with few events in a long history is not looked for event by event.
+func TestFewEventsOfATask(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	many := scanRows + 10
+	often(t, d, many)
 	if n := len(byTask(t, d, "k", "once")); n != 1 {
 		t.Fatalf("%d events", n)
 	}
@@ -53,19 +59,7 @@ func TestFewEventsOfATask(t *testing.T) {
 // The events of a task are found without a walk over the others.
 func TestSpendByTaskIsASeek(t *testing.T) {
 	d := openIn(t, inFolder(t.TempDir()))
-	for i := range 400 {
-		b := call("k")
-		if b.New.Task = "often"; i == 3 {
-			b.New.Task = "once"
-		}
-		begun, err := d.Begin(t.Context(), b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := d.Record(t.Context(), settlement(begun.Payment)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	often(t, d, 400)
 	perCall := testing.AllocsPerRun(20, func() { byTask(t, d, "k", "once") })
 	if perCall > 100 { // decoding one event takes about 20
 		t.Errorf("%.0f allocations for one event among 400", perCall)

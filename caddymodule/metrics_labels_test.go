@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -41,7 +42,7 @@ func inventive(t *testing.T) (port int, facilitator *httptest.Server) {
 			fmt.Fprint(w, word())
 			return
 		case paid:
-			hangUp(w)
+			proxytest.HangUp(w)
 			return
 		case i%7 == 1:
 			offer(w, proxy.HeaderError, "exact")

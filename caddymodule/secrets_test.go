@@ -21,6 +21,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -81,7 +82,7 @@ func (p *parrots) sell(w http.ResponseWriter, r *http.Request) {
 		b, _ := json.Marshal(map[string]any{"success": true, "network": said, "payer": said, "transaction": said})
 		w.Header().Set(x402.HeaderResponse, base64.StdEncoding.EncodeToString(b))
 	case "/gone":
-		hangUp(w)
+		proxytest.HangUp(w)
 	default:
 		b, _ := json.Marshal(map[string]any{"success": true, "network": "eip155:8453", "transaction": fmt.Sprintf("0x%064x", 7)})
 		w.Header().Set(x402.HeaderResponse, base64.StdEncoding.EncodeToString(b))
@@ -108,7 +109,7 @@ func (p *parrots) facilitate(w http.ResponseWriter, r *http.Request) {
 	case 1:
 		fmt.Fprintf(w, `{"isValid":false,"invalidReason":%s}`, said)
 	case 2:
-		hangUp(w)
+		proxytest.HangUp(w)
 	case 3:
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = w.Write(said)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
 )
 
 func TestTransportServerSentEvents(t *testing.T) {
@@ -73,7 +74,7 @@ func TestTransportCutAnswer(t *testing.T) {
 				w.Header().Set("Content-Length", "1000")
 				_, _ = io.WriteString(w, "the beginning")
 				_ = http.NewResponseController(w).Flush()
-				hangUp(w)
+				proxytest.HangUp(w)
 			})
 			mustLoad(t, s.caddyfile())
 			resp, err := newClient(t).Do(newRequest(t, "GET", s.url()+"/x", nil))

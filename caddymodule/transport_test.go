@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -85,7 +86,7 @@ func TestTransportSignsOnce(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		t.Run(method, func(t *testing.T) {
 			v := newVendor(t)
-			v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
+			v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(w) })
 			s := newSidecar(t, v, "lb_retries 3\nlb_retry_match method GET POST", "")
 			// The brace that would close the route closes handle_errors.
 			s.route += "\n}\nhandle_errors {\nrespond \"{http.vars.purser.payment} {http.vars.purser.reason}\" {err.status_code}"
@@ -130,9 +131,9 @@ func TestTransportSignsOnce(t *testing.T) {
 // client's request.
 func TestTransportBehindLoadBalancer(t *testing.T) {
 	v := newVendor(t)
-	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(w) })
 	w := newVendor(t)
-	w.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
+	w.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(w) })
 	s := newSidecar(t, v, "to "+w.URL+"\nlb_policy round_robin\nlb_retries 2", "") // an odd number of attempts: the next request begins elsewhere
 	mustLoad(t, s.caddyfile())
 	for range 3 {

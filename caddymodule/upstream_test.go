@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
 )
 
 // shippedSidecar prepares the shipped Caddyfile and returns where its sidecar door is.
@@ -131,7 +132,7 @@ func TestUpstreamRepeatByAnotherName(t *testing.T) {
 		v.receipt(w, n)
 		w.Header().Set("Content-Length", "1000")
 		_ = http.NewResponseController(w).Flush()
-		hangUp(w)
+		proxytest.HangUp(w)
 	})
 	s := newSite(t)
 	s.route = "purser_upstream {\nto " + v.URL + "\n}"
@@ -190,7 +191,7 @@ func TestUpstreamErrors(t *testing.T) {
 		}
 		return resp, answer
 	}
-	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(w) })
 	resp, answer := ask()
 	payment, _ := answer["payment"].(map[string]any)
 	if resp.StatusCode != http.StatusBadGateway || answer["reason"] != "payment-open" || payment["state"] != "open" ||

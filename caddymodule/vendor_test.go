@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -67,15 +66,15 @@ func (v *vendor) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusPaymentRequired)
 		return
 	}
-	nonce, err := v.check(value)
-	if err != nil {
-		v.t.Errorf("a bad payload: %v", err)
+	a, err := proxytest.Check(value)
+	if err != nil || a.Value != money.New(10_000) {
+		v.t.Errorf("a bad payload: %+v, %v", a, err)
 		w.WriteHeader(http.StatusPaymentRequired)
 		return
 	}
 	v.mu.Lock()
 	v.bought++
-	v.nonces[nonce] = true
+	v.nonces[a.Nonce.String()] = true
 	n, deliver := v.bought, v.paid
 	v.mu.Unlock()
 	deliver(w, r, n)
@@ -102,30 +101,8 @@ func (v *vendor) protocol() string {
 	return v.last.Proto
 }
 
-// check verifies a payload as a facilitator would.
-func (v *vendor) check(value string) (nonce string, err error) {
-	p, err := x402.DecodePayload(value)
-	if err != nil {
-		return "", err
-	}
-	a, sig, err := p.Authorization()
-	if err != nil {
-		return "", err
-	}
-	n, _ := x402.NetworkByWire("base")
-	from, err := x402.Recover(a.Digest(n.Assets[0], n.ChainID), sig)
-	if err != nil {
-		return "", err
-	}
-	if from != a.From || a.Value.String() != "10000" {
-		return "", fmt.Errorf("%s of %s, signed by %s", a.Value, a.From, from)
-	}
-	return a.Nonce.String(), nil
-}
-
 func (v *vendor) receipt(w http.ResponseWriter, n int) {
-	b, _ := json.Marshal(map[string]any{"success": true, "network": "eip155:8453", "transaction": fmt.Sprintf("0x%064x", n)})
-	w.Header().Set(x402.HeaderResponse, base64.StdEncoding.EncodeToString(b))
+	new(proxytest.Seller).Receipt(w, n)
 }
 
 // expect compares what was asked for unpaid, sent with a payment, and the distinct payments.
@@ -133,12 +110,6 @@ func (v *vendor) expect(unpaid, bought, distinct int) {
 	v.t.Helper()
 	if u, b, d := v.counts(); u != unpaid || b != bought || d != distinct {
 		v.t.Errorf("the seller saw %d unpaid, %d paid requests, %d payments; want %d, %d, %d", u, b, d, unpaid, bought, distinct)
-	}
-}
-
-func hangUp(w http.ResponseWriter) {
-	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		_ = conn.Close()
 	}
 }
 

@@ -57,10 +57,15 @@ func (d *DB) AnswerDown(ctx context.Context, out pay.Outcome) error {
 }
 
 // SynchronousCommit reads the setting of both pools.
-func (d *DB) SynchronousCommit(ctx context.Context) (list string) {
+func (d *DB) SynchronousCommit(ctx context.Context) string {
+	return d.ofBoth(ctx, `SHOW synchronous_commit`)
+}
+
+// ofBoth reads a text on both pools.
+func (d *DB) ofBoth(ctx context.Context, query string) (list string) {
 	for _, p := range []*pgxpool.Pool{d.pool, d.writers} {
 		var is string
-		if err := p.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&is); err != nil {
+		if err := p.QueryRow(ctx, query).Scan(&is); err != nil {
 			is = err.Error()
 		}
 		list += is + " "
@@ -145,15 +150,8 @@ func LoseAnswered(d *DB) {
 }
 
 // Limits reads the limits of the sessions of both pools.
-func (d *DB) Limits(ctx context.Context) (list string) {
-	for _, p := range []*pgxpool.Pool{d.pool, d.writers} {
-		var is string
-		if err := p.QueryRow(ctx, `SELECT current_setting('lock_timeout') || '/' || current_setting('idle_in_transaction_session_timeout')`).Scan(&is); err != nil {
-			is = err.Error()
-		}
-		list += is + " "
-	}
-	return list
+func (d *DB) Limits(ctx context.Context) string {
+	return d.ofBoth(ctx, `SELECT current_setting('lock_timeout') || '/' || current_setting('idle_in_transaction_session_timeout')`)
 }
 
 // Idle takes the lock of a key in a transaction, as a node that stops there, and ends it once meanwhile has returned.

@@ -288,14 +288,8 @@ func TestKeptOutcomeBringsItsPayment(t *testing.T) {
 	}
 	k := keyOn(t, d)
 	lost := begin(t, d, k)
-	server.Stop(t)
-	if _, _, err := d.Record(t.Context(), settledOf(lost)); !errors.Is(err, pay.ErrQueued) {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.Again(t)
+	keeps(t, server, d, lost)
+	endsAway(t, server, d)
 	run(t, url, `DELETE FROM payments`, `DELETE FROM sheets`, `DELETE FROM other_counters`, `DELETE FROM operations`)
 	d = node(t, pgstore.Options{URL: url, Dir: dir})
 	reconciles(t, d)

@@ -181,6 +181,39 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// keeps ends the database, and has a node keep the outcomes of payments.
+func keeps(t *testing.T, server *pgtest.Server, d *pgstore.DB, payments ...*pay.Payment) {
+	t.Helper()
+	server.Stop(t)
+	for _, p := range payments {
+		if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// endsAway ends a node, and then the outage.
+func endsAway(t *testing.T, server *pgtest.Server, d *pgstore.DB) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Again(t)
+}
+
+// outcomesIn returns the one file of kept outcomes in a folder, and its text.
+func outcomesIn(t *testing.T, dir string) (file string, kept []byte) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if kept, err = os.ReadFile(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	return files[0], kept
+}
+
 // A node that ends during an outage keeps outcomes in its file. The next one writes them before anything
 // else, and once, even if it ends before it has cleared the file.
 func TestOutcomesOutliveTheirNode(t *testing.T) {
@@ -191,44 +224,32 @@ func TestOutcomesOutliveTheirNode(t *testing.T) {
 	d := node(t, o)
 	k := keyOn(t, d)
 	first, second := begin(t, d, k), begin(t, d, k)
-	server.Stop(t)
-	for _, p := range []*pay.Payment{first, second} {
-		if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
-			t.Fatal(err)
-		}
+	keeps(t, server, d, first, second)
+	file, kept := outcomesIn(t, dir)
+	if bytes.Contains(kept, []byte(first.ID)) {
+		t.Fatal("the file shows a payment")
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	kept, err := os.ReadFile(files[0])
-	if err != nil || bytes.Contains(kept, []byte(first.ID)) {
-		t.Fatalf("the file shows a payment, %v", err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.Again(t)
+	endsAway(t, server, d)
 	// A torn record behind the others: its caller was never answered.
-	if err := os.WriteFile(files[0], append(bytes.Clone(kept), 0, 0, 0, 9, 1), 0o600); err != nil {
+	if err := os.WriteFile(file, append(bytes.Clone(kept), 0, 0, 0, 9, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		next := node(t, o)
 		paidOnce(t, next, k, first, second)
-		if info, err := os.Stat(files[0]); err != nil || info.Size() != 0 || next.Stats().Queued != 0 {
+		if info, err := os.Stat(file); err != nil || info.Size() != 0 || next.Stats().Queued != 0 {
 			t.Errorf("the file has %d bytes, %v", info.Size(), err)
 		}
 		if err := next.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(files[0], kept, 0o600); err != nil { // as if it had not been cleared
+		if err := os.WriteFile(file, kept, 0o600); err != nil { // as if it had not been cleared
 			t.Fatal(err)
 		}
 	}
 	spoilt := bytes.Clone(kept)
 	spoilt[20] ^= 1
-	if err := os.WriteFile(files[0], spoilt, 0o600); err != nil {
+	if err := os.WriteFile(file, spoilt, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pgstore.Open(context.Background(), withKey(o)); !errors.Is(err, pgstore.ErrOutcomes) {
@@ -303,23 +324,10 @@ func TestZerosBehindOutcomes(t *testing.T) {
 	d := node(t, o)
 	k := keyOn(t, d)
 	p := begin(t, d, k)
-	server.Stop(t)
-	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.Again(t)
-	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	kept, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], append(kept, make([]byte, 4096)...), 0o600); err != nil {
+	keeps(t, server, d, p)
+	endsAway(t, server, d)
+	file, kept := outcomesIn(t, dir)
+	if err := os.WriteFile(file, append(kept, make([]byte, 4096)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	next, err := pgstore.Open(t.Context(), withKey(o))
@@ -340,14 +348,8 @@ func TestOutcomesOfAnotherDatabase(t *testing.T) {
 	d := node(t, pgstore.Options{URL: url, Dir: dir})
 	k := keyOn(t, d)
 	p := begin(t, d, k)
-	server.Stop(t)
-	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.Again(t)
+	keeps(t, server, d, p)
+	endsAway(t, server, d)
 	var log bytes.Buffer
 	node(t, pgstore.Options{URL: next, Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if !strings.Contains(log.String(), "outcomes-") {
@@ -367,12 +369,7 @@ func TestRefusedOutcomeHoldsUpNoOther(t *testing.T) {
 	run(t, url, fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.payment_id = '%s' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$`, refused.ID),
 		`CREATE TRIGGER refuse BEFORE INSERT ON spend FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	server.Stop(t)
-	for _, p := range []*pay.Payment{refused, other} {
-		if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
-			t.Fatal(err)
-		}
-	}
+	keeps(t, server, d, refused, other)
 	server.Again(t)
 	wait(t, "writing again", func() bool { return d.Stats().Down == "" })
 	paidOnce(t, d, k, other)
@@ -389,24 +386,11 @@ func TestDamagedLengthOfOutcome(t *testing.T) {
 	o := pgstore.Options{URL: url, Dir: dir}
 	d := node(t, o)
 	p := begin(t, d, keyOn(t, d))
-	server.Stop(t)
-	if _, _, err := d.Record(t.Context(), settledOf(p)); !errors.Is(err, pay.ErrQueued) {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.Again(t)
-	files, err := filepath.Glob(filepath.Join(dir, "outcomes-*.journal"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	kept, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	keeps(t, server, d, p)
+	endsAway(t, server, d)
+	file, kept := outcomesIn(t, dir)
 	kept[2] ^= 0x40
-	if err := os.WriteFile(files[0], kept, 0o600); err != nil {
+	if err := os.WriteFile(file, kept, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pgstore.Open(t.Context(), withKey(o)); !errors.Is(err, pgstore.ErrOutcomes) {

@@ -119,7 +119,7 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "body: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	nonce, err := s.check(value)
+	paid, err := Check(value)
 	if err != nil {
 		s.t.Errorf("seller got a bad payload: %v", err)
 		s.ask(w, r, err.Error())
@@ -130,8 +130,8 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bought.Trailer = r.Trailer
 	s.Bought = append(s.Bought, bought)
 	s.Bodies = append(s.Bodies, string(body))
-	s.nonces[nonce]++
-	again, n := s.nonces[nonce] > 1, len(s.Bought)
+	s.nonces[paid.Nonce.String()]++
+	again, n := s.nonces[paid.Nonce.String()] > 1, len(s.Bought)
 	s.Mu.Unlock()
 	switch {
 	case again && s.Reuse != nil:
@@ -208,25 +208,25 @@ func (s *Seller) Receipt(w http.ResponseWriter, n int) {
 // Transaction returns the hash of the n-th settlement.
 func Transaction(n int) string { return fmt.Sprintf("0x%064x", n) }
 
-// check verifies a payload as a facilitator would and returns its nonce.
-func (s *Seller) check(value string) (string, error) {
+// Check verifies a payload as a facilitator would.
+func Check(value string) (x402.Authorization, error) {
 	p, err := x402.DecodePayload(value)
 	if err != nil {
-		return "", err
+		return x402.Authorization{}, err
 	}
 	a, sig, err := p.Authorization()
 	if err != nil {
-		return "", err
+		return x402.Authorization{}, err
 	}
 	n, _ := x402.NetworkByWire("base")
 	from, err := x402.Recover(a.Digest(n.Assets[0], n.ChainID), sig)
 	if err != nil {
-		return "", err
+		return x402.Authorization{}, err
 	}
 	if from != a.From {
-		return "", fmt.Errorf("signed by %s, not %s", from, a.From)
+		return x402.Authorization{}, fmt.Errorf("signed by %s, not %s", from, a.From)
 	}
-	return a.Nonce.String(), nil
+	return a, nil
 }
 
 // Counts returns the numbers of unpaid and paid requests, and of distinct payments among these.
