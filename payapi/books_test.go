@@ -11,8 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/policy"
-	"github.com/purserpay/purser/x402"
 )
 
 func TestSpend(t *testing.T) {
@@ -133,22 +131,7 @@ func TestCorrectionAndTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	secret := w.payingKey()
-	key, err := w.payer.Resolve(t.Context(), secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	challenge, err := x402.DecodeHeader(v1(requirement(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := w.payer.Pay(t.Context(), pay.Request{
-		Key: key, Door: policy.DoorAPI, Task: "night-run", Settlement: pay.SettlePayer, Challenge: challenge, URL: bought,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.Finish(true)
-	row := w.released(a.Payment().ID)
+	row := w.released(w.paysFor(secret, "night-run", bought))
 	now := w.clock.now()
 	leased, err := w.store.Acquire(t.Context(), row.ID, "test", now, now.Add(time.Minute))
 	if err != nil {

@@ -121,25 +121,10 @@ func TestSpendByTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	secret := w.payingKey()
-	key, err := w.payer.Resolve(t.Context(), secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	challenge, err := x402.DecodeHeader(v1(requirement(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := map[string][]string{}
 	for i := range 9 {
 		task := []string{"night-run", "", "crawl.2"}[i%3]
-		a, err := w.payer.Pay(t.Context(), pay.Request{
-			Key: key, Door: policy.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge, URL: bought + "?n=" + strconv.Itoa(i),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Finish(true)
-		want[task] = append([]string{a.Payment().ID}, want[task]...)
+		want[task] = append([]string{w.paysFor(secret, task, bought+"?n="+strconv.Itoa(i))}, want[task]...)
 	}
 	list := func(query string) (payments, events []string) {
 		t.Helper()

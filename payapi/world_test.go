@@ -23,6 +23,8 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/payapi"
+	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -267,6 +269,27 @@ func (w *world) payingKey() string {
 	key := w.newKey()
 	w.call("POST", "/wallets", key, nil).is(201, "")
 	return key
+}
+
+// paysFor pays for a task with a key, and returns the payment's id.
+func (w *world) paysFor(secret, task, url string) string {
+	w.t.Helper()
+	key, err := w.payer.Resolve(w.t.Context(), secret)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	challenge, err := x402.DecodeHeader(v1(requirement(nil)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a, err := w.payer.Pay(w.t.Context(), pay.Request{
+		Key: key, Door: policy.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge, URL: url,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.Finish(true)
+	return a.Payment().ID
 }
 
 // eventually polls, because leases are released after the answer.
