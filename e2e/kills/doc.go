@@ -6,6 +6,21 @@
 // fail and lie are package faults. A killed process leaves to the system what it has written: what a power failure loses is
 // not seen here.
 //
+// Deaths are proved once each, in these places:
+//
+//	rail            store       door                 place     test
+//	exact           bbolt       all four             every     TestEveryFailpoint
+//	exact           bbolt       all four             random    TestKilledAtRandom
+//	exact           bbolt       withdrawals          every     TestWithdrawalAtEveryFailpoint
+//	exact           bbolt       all, amid faults     random    e2e/faults TestKilledAmidFaults
+//	exact           PostgreSQL  all four             random    e2e/nodes TestNodesAreKilled
+//	permit2, upto   bbolt       proxy                every     e2e TestPermit2AtEveryFailpoint
+//	exact           bbolt       proxy, held          chosen    e2e/approvals TestKilledWhileHeld, TestKilledAfterTheAnswer
+//	transactions    bbolt       operator's commands  every     e2e/wallets TestApproveAtEveryFailpoint, TestCancelAtEveryFailpoint
+//	notices         bbolt       none                 every     e2e/notices TestKilledBeforeDelivery
+//	the store       bbolt       none                 random    boltstore TestKilled
+//	the migration   both        none                 random    internal/move TestKilled
+//
 // The program is built with the tag failpoints, unless PURSER_FAILPOINTS_BIN names one that was. PURSER_BIN names an
 // ordinary one, which must have no failpoints in it. TestKilledAtRandom takes -kills.runs and -kills.seed.
 package kills
