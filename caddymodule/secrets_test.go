@@ -18,8 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
@@ -305,13 +303,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	})
 	_, _, metrics := get(t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", observed))
 	eventually(t, "events are told", func() bool { return len(heardEvents()) > heardBefore })
-	if err := caddy.Stop(); err != nil { // exports, tells and writes the rest
-		t.Fatal(err)
-	}
-	log, err := os.ReadFile(logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := logAtTheEnd(t, logged) // exports, tells and writes the rest
 	var told strings.Builder
 	for _, e := range heardEvents()[heardBefore:] {
 		fmt.Fprintf(&told, "%s\n", e.CloudEvent().Data)
@@ -321,11 +313,11 @@ func TestNothingSecretIsTold(t *testing.T) {
 		"402 after the payment was sent", "402 not paid", "challenge not readable", "paid request without an answer", "facilitator gave no answer",
 		"facilitator gave no verdict", "proxy request refused", "proxy request failed", "payment not allowed",
 	} {
-		if !strings.Contains(string(log), `"`+message+`"`) {
+		if !strings.Contains(log, `"`+message+`"`) {
 			t.Errorf("no line says %q, so this proves little", message)
 		}
 	}
-	for line := range strings.Lines(string(log)) {
+	for line := range strings.Lines(log) {
 		if ownLine.MatchString(line) && strings.Contains(line, markedAttempt) {
 			t.Errorf("an idempotency key: %s", line)
 		}
@@ -333,7 +325,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	if told.Len() < 1000 {
 		t.Log(told.String())
 	}
-	for where, text := range map[string]string{"the log": sellersWords.ReplaceAllString(string(log), ""), "the events": told.String(), "the traces": traced.all(), "the metrics": metrics} {
+	for where, text := range map[string]string{"the log": sellersWords.ReplaceAllString(log, ""), "the events": told.String(), "the traces": traced.all(), "the metrics": metrics} {
 		if where != "the metrics" && !slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(text, id) }) {
 			t.Errorf("%s: no payment in it, so this proves nothing", where)
 		}
