@@ -132,7 +132,7 @@ func (p *Payer) drawn(ctx context.Context, c *candidate) (err error) {
 // supported refuses terms that purser cannot sign.
 func (p *Payer) supported(_ context.Context, c *candidate) (err error) {
 	req := c.requirement
-	if _, c.asset, err = p.supports(req); err == nil {
+	if c.asset, err = p.supports(req); err == nil {
 		err = p.takes(req, c.network.Name)
 	}
 	switch {

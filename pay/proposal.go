@@ -195,7 +195,7 @@ func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) T
 func (p *Payer) terms(r Request) (Terms, bool) {
 	for _, i := range byRail(r.Challenge.Accepts) {
 		req := r.Challenge.Accepts[i]
-		if _, asset, err := p.supports(req); err == nil {
+		if asset, err := p.supports(req); err == nil {
 			if n, ok := p.network(req.Network); ok && p.takes(req, n.Name) == nil {
 				return termsOf(r.Settlement, n, asset, req), true
 			}

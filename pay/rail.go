@@ -38,25 +38,29 @@ func (p *Payer) other(number x402.Rail) Rail {
 	return nil
 }
 
-// supports finds the network and the asset of a requirement, or says why purser cannot pay it: an error of
+// supports finds the asset of a requirement, or says why purser cannot pay it: an error of
 // [x402.Requirement.Supports].
-func (p *Payer) supports(req x402.Requirement) (x402.Network, x402.Asset, error) {
+func (p *Payer) supports(req x402.Requirement) (x402.Asset, error) {
 	if !req.Rail().Other() {
-		return req.Supports()
+		_, a, err := req.Supports()
+		return a, err
 	}
 	rail := p.other(req.Rail())
 	if rail == nil {
-		return x402.Network{}, x402.Asset{}, &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "purser has no " + req.Rail().String()}
+		return x402.Asset{}, &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "purser has no " + req.Rail().String()}
+	}
+	if err := rail.Takes(req); err != nil {
+		return x402.Asset{}, err
 	}
 	n := rail.Network()
-	if err := rail.Takes(req); err != nil {
-		return n, x402.Asset{}, err
-	}
 	a, known := n.Asset(req.Asset)
-	if !known {
-		return n, a, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "not a known token of " + n.Name}
+	switch {
+	case req.Network != n.Name && req.Network != n.CAIP2(): // the wallet was chosen by it
+		return a, &x402.UnsupportedError{Kind: "network", Value: req.Network, Detail: "its rail pays on " + n.Name}
+	case !known:
+		return a, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "not a known token of " + n.Name}
 	}
-	return n, a, nil
+	return a, nil
 }
 
 // known finds a network by our name or its wire name, whether purser pays on it or not.

@@ -27,7 +27,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 	ctx := shop.Bounded(t)
 	moved := map[paid]int{} // before the journal is read: a payload may still be settled meanwhile
 	for _, c := range w.everybody() {
-		from := common.Address(c.Wallet)
+		from := common.Address(c.Wallet.EVM())
 		transfers, err := w.Chain.Transfers(ctx, &from, nil, 0)
 		if err != nil {
 			t.Fatal(err)

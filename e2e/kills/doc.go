@@ -6,7 +6,7 @@
 // fail and lie are package faults. A killed process leaves to the system what it has written: what a power failure loses is
 // not seen here.
 //
-// Deaths are proved once each, in these places:
+// Deaths are proved in these places. "Chosen" ones are listed beside the test:
 //
 //	rail            store       door                 place     test
 //	exact           bbolt       all four             every     TestEveryFailpoint
@@ -14,7 +14,7 @@
 //	exact           bbolt       withdrawals          every     TestWithdrawalAtEveryFailpoint
 //	exact           bbolt       all, amid faults     random    e2e/faults TestKilledAmidFaults
 //	exact           PostgreSQL  all four             random    e2e/nodes TestNodesAreKilled
-//	permit2, upto   bbolt       proxy                every     e2e TestPermit2AtEveryFailpoint
+//	permit2, upto   bbolt       proxy                chosen    e2e TestPermit2AtEveryFailpoint
 //	exact           bbolt       proxy, held          chosen    e2e/approvals TestKilledWhileHeld, TestKilledAfterTheAnswer
 //	transactions    bbolt       operator's commands  every     e2e/wallets TestApproveAtEveryFailpoint, TestCancelAtEveryFailpoint
 //	notices         bbolt       none                 every     e2e/notices TestKilledBeforeDelivery

@@ -89,7 +89,7 @@ func (w *world) withdraw(t *testing.T, from x402.Address, amount money.Amount) (
 func (w *world) withdrawnOnce(t *testing.T, from x402.Address, orders int) {
 	t.Helper()
 	to := common.HexToAddress(home)
-	transfers, err := w.Chain.Transfers(shop.Bounded(t), (*common.Address)(&from), &to, 0)
+	transfers, err := w.Chain.Transfers(shop.Bounded(t), new(common.Address(from.EVM())), &to, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
