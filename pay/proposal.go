@@ -212,6 +212,8 @@ func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 		return nil, failedFor(nil, ErrNoAddress)
 	case r.Settlement != SettlePayer:
 		return nil, nil
+	case c.requirement.Rail().Other():
+		return nil, &x402.UnsupportedError{Kind: "scheme", Value: c.requirement.Scheme, Detail: "a facilitator settles payments of x402 only; let the seller settle"}
 	case p.opts.Facilitator == nil:
 		return nil, failedFor(nil, ErrNoFacilitator)
 	}

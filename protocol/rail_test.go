@@ -541,3 +541,20 @@ func (p *pasture) diesByHeight() {
 		p.t.Errorf("%s %v", text, err)
 	}
 }
+
+// A facilitator knows the payments of x402 only. It never sees another one.
+func TestRailOfPlayNeedsItsSeller(t *testing.T) {
+	t.Parallel()
+	p := newPasture(t, stores["memory"])
+	c, err := stile{}.Decode("10000 " + p.farm.account + " 60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.payer.Pay(t.Context(), pay.Request{Key: p.key, Door: policy.DoorAPI, URL: p.farm.URL + "/eggs", Challenge: c, Settlement: pay.SettlePayer})
+	if _, refused := errors.AsType[*x402.UnsupportedError](err); !refused {
+		t.Errorf("%v", err)
+	}
+	if list, err := p.books.Payments(t.Context(), p.key, "", 10, ""); err != nil || len(list) != 0 {
+		t.Errorf("%d payments, %v", len(list), err)
+	}
+}
