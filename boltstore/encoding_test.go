@@ -57,7 +57,7 @@ func everyStoredValue() map[string]any {
 			Offer: x402.Offer{Version: 2, Accepted: json.RawMessage(`{"amount": "7"}`), Resource: json.RawMessage(`{"url":"<u>"}`), Extensions: json.RawMessage(`{"e":1}`)},
 			Authorization: x402.Authorization{
 				From: x402.EVMAddress([20]byte{0xf0}), To: x402.EVMAddress([20]byte{0x70}), Value: seven, ValidAfter: 1, ValidBefore: uint64(second(60).Unix()), Nonce: x402.Nonce{0x0c},
-				Rail: x402.RailUpto, Facilitator: x402.EVMAddress([20]byte{0xfa}),
+				Rail: x402.RailUpto, Facilitator: x402.EVMAddress([20]byte{0xfa}), Message: "a transfer in words", Height: 9,
 			},
 			Attempt: 2, Bound: true, Signature: &sig,
 			State: pay.Settled, Refused: true, RefusedAt: pay.StageSettle, Doubted: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true,

@@ -101,15 +101,32 @@ func keepsWaiting(one *player) (came <-chan struct{}, goOn func()) {
 // apart is the time after which an equal call is no call of its own that began beside the first one.
 const apart = 2 * time.Second
 
-// again has a customer ask again, when the first try is lost, and lets the seller go on meanwhile.
+// again has a customer ask again, when the first try is lost, and lets the seller go on once purser has the second
+// try: a call that begins behind the first one's answer is a purchase of its own.
 func (e *examination) again(ctx context.Context, one *player, goOn func(), tries string) (outcome, error) {
 	if err := sleep(ctx, apart); err != nil {
 		return outcome{}, err
 	}
-	release := time.AfterFunc(apart, goOn)
-	defer release.Stop()
+	asked := make(chan struct{})
+	one.world.Seller.Meet(hostile.SellerFault{Name: "is asked again", On: hostile.Unpaid, Do: func(v *hostile.Visit) {
+		close(asked)
+		v.Serve()
+	}})
+	trying, tried := context.WithCancel(ctx)
+	defer tried()
+	var release sync.WaitGroup
+	release.Go(func() {
+		select {
+		case <-asked:
+		case <-trying.Done():
+		case <-time.After(patience / 2): // the second try may wait before it goes out
+		}
+		_ = sleep(trying, apart) // it ends early when there is nothing to wait for
+		goOn()
+	})
 	got := one.proxied.Buy(ctx, one.world.SellerURL, hostile.ProxyDoor, hostile.Order{ID: firstOrder})
-	goOn()
+	tried()
+	release.Wait()
 	wrong, err := e.paidTwice(ctx, one, "the second try got "+got.String())
 	return verdict(wrong, tries, "paid once (the second try: %s)", got), err
 }
