@@ -56,15 +56,17 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
-		if err = p.authorize(ctx, b.New, c.requirement); err != nil {
-			return nil, c, err
-		}
-		if b.Suspicion, err = p.suspicion(ctx, r, pol, b.New); err != nil {
-			return nil, c, err
-		}
-		if b.Suspicion.Rule != "" && b.Approval == nil {
-			b.Approval = p.approvalFor(r, b.New)
-		}
+		declined = p.authorize(ctx, b.New, c.requirement)
+	}
+	if declined != nil { // a repeat is served all the same
+		b.Declined, b.Proposal = declined, Proposal{}
+		return b, c, nil
+	}
+	if b.Suspicion, err = p.suspicion(ctx, r, pol, b.New); err != nil {
+		return nil, c, err
+	}
+	if b.Suspicion.Rule != "" && b.Approval == nil {
+		b.Approval = p.approvalFor(r, b.New)
 	}
 	return b, c, nil
 }

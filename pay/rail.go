@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -87,7 +88,8 @@ func (p *Payer) assetOf(row *Payment) (n x402.Network, a x402.Asset, err error) 
 	return n, a, nil
 }
 
-// authorize completes the authorization of a new payment on a rail that package x402 does not know.
+// authorize completes the authorization of a new payment on a rail that package x402 does not know, or says why the
+// rail cannot: *x402.UnsupportedError.
 func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement) error {
 	rail := p.other(row.Authorization.Rail)
 	if rail == nil {
@@ -95,7 +97,8 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 	}
 	a, err := rail.Authorize(ctx, row.Authorization, req)
 	if err != nil {
-		return fmt.Errorf("authorizing on %s: %w", a.Rail, err)
+		p.log.WarnContext(ctx, "payment not authorized", "rail", row.Authorization.Rail.String(), "network", row.Terms.Network, "error", err)
+		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it cannot be paid at the moment: " + words.Truncate(err.Error(), 200)}
 	}
 	row.Authorization, row.Bound = a, true
 	return nil
@@ -109,6 +112,9 @@ func (p *Payer) message(row *Payment) (Message, error) {
 	}
 	if rail := p.other(row.Authorization.Rail); rail != nil {
 		return rail.Sign(row.Authorization), nil
+	}
+	if row.Authorization.From.Foreign() || row.Authorization.To.Foreign() {
+		return Message{}, fmt.Errorf("payment %s: an address is of another network than an EVM", row.ID)
 	}
 	return MessageOf(row.Authorization, asset, n.ChainID), nil
 }

@@ -24,6 +24,10 @@ func eachOf(n int, name string) map[string]policy.Budget {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
+	var unprefixed x402.Address // which could be an address of another network than an EVM
+	if err := unprefixed.UnmarshalText([]byte("1111111111111111111111111111111111111111")); err != nil {
+		t.Fatal(err)
+	}
 	minus, zero, one := -1, 0, 1
 	hosts := func(n int) (list []string) {
 		for i := range n {
@@ -62,6 +66,7 @@ func TestValidate(t *testing.T) {
 		{policy.Policy{DenyHosts: hosts(1001)}, "deny_hosts", "1001 entries"},
 		{policy.Policy{AllowPayees: make([]x402.Address, 1001)}, "allow_payees", "1001 entries"},
 		{policy.Policy{DenyPayees: make([]x402.Address, 1001)}, "deny_payees", "1001 entries"},
+		{policy.Policy{DenyPayees: []x402.Address{unprefixed}}, "deny_payees", "want 0x and 40 hex digits"},
 		{policy.Policy{Hosts: eachOf(1001, "h%d.example.com")}, "hosts", "1001 entries"},
 		{policy.Policy{Tasks: eachOf(1001, "t%d")}, "tasks", "1001 entries"},
 		{policy.Policy{AllowHosts: []string{"a.example.com", "https://b.example.com"}}, "allow_hosts", `"https://b.example.com" is neither`},

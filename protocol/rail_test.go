@@ -71,6 +71,9 @@ func (clover) Takes(r x402.Requirement) error {
 }
 
 func (c clover) Authorize(_ context.Context, a x402.Authorization, _ x402.Requirement) (x402.Authorization, error) {
+	if c.meadow.down.Load() {
+		return a, errors.New("the meadow does not answer")
+	}
 	a.Height = c.meadow.tip() + cloverLasts
 	a.Message = fmt.Sprint(a.From, " ", a.To, " ", a.Value, " ", a.Height, " ", a.Nonce)
 	a.Nonce = sha256.Sum256([]byte(a.Message))
@@ -98,7 +101,8 @@ func (clover) Payload(o x402.Offer, a x402.Authorization, s x402.Signature) (x40
 
 // meadow is the chain of clover, as an RPC tells of it. A block has all transfers since the one before.
 type meadow struct {
-	now func() time.Time
+	now  func() time.Time
+	down atomic.Bool // nothing new can be authorized
 
 	mu     sync.Mutex
 	height uint64
@@ -423,10 +427,10 @@ func newPasture(t *testing.T, open func(*testing.T, pay.Clock) pay.Store) *pastu
 }
 
 // get sends one request of a client of its own.
-func (p *pasture) get(header ...string) (proxytest.Answer, error) {
+func (p *pasture) get() (proxytest.Answer, error) {
 	p.t.Helper()
 	call := proxy.NewCall(p.key, "", "")
-	r := proxytest.Request(p.t, http.MethodGet, p.farm.URL+"/eggs", nil, header...)
+	r := proxytest.Request(p.t, http.MethodGet, p.farm.URL+"/eggs", nil)
 	resp, err := p.door.RoundTrip(r.WithContext(proxy.WithCall(p.t.Context(), call)))
 	answer, err := proxytest.Read(resp, err)
 	call.Finish(err == nil && answer.StatusCode == http.StatusOK)
@@ -482,14 +486,18 @@ func TestRailOfPlay(t *testing.T) {
 // An answer is lost: the repeat gets the same payment, and the money moves once. The chain confirms it by its height.
 func (p *pasture) paysOnce() {
 	p.farm.next.Store("lose")
-	if a, err := p.get("Idempotency-Key", "eggs"); err == nil {
+	if a, err := p.get(); err == nil {
 		p.t.Fatalf("an answer that was lost: %v", a)
 	}
-	a, err := p.get("Idempotency-Key", "eggs")
+	p.meadow.down.Store(true)
+	a, err := p.get() // the repeat needs no new authorization
 	if err != nil || a.Text != "a dozen eggs" || p.farm.passes.Load() != 2 {
 		p.t.Fatalf("%v %v, %d passes", a, err, p.farm.passes.Load())
 	}
 	p.released()
+	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != proxy.DeclinedUnsupported || a.Header.Get("Stile") == "" {
+		p.t.Errorf("bought while nothing can be authorized: %v %v", a, err)
+	}
 	row := p.looked(0)
 	if row.State != pay.Settled || row.Confirmed || !strings.HasPrefix(row.Transaction, "Leaf") || row.Terms.PayTo.String() != p.farm.account {
 		p.t.Errorf("%+v", row)

@@ -87,7 +87,7 @@ func (s *Signer) Create(ctx context.Context, id, _ string) (pay.ProvidedWallet, 
 	if err != nil {
 		return pay.ProvidedWallet{}, err
 	}
-	if err := json.Unmarshal(got.Body, &made); err != nil || made.Address == nil || made.Address.IsZero() {
+	if err := json.Unmarshal(got.Body, &made); err != nil || made.Address == nil || made.Address.IsZero() || made.Address.Foreign() {
 		return pay.ProvidedWallet{}, s.remote.Fault(got, pay.SignerUnreadable, "answered with something else than an account")
 	}
 	return pay.ProvidedWallet{ProviderID: name + "_" + made.Address.String(), Address: made.Address}, nil

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -190,7 +191,7 @@ func (s *Signer) accounts(ctx context.Context) ([]x402.Address, error) {
 		return nil, err
 	}
 	var accounts []x402.Address
-	if err := json.Unmarshal(got.result, &accounts); err != nil {
+	if err := json.Unmarshal(got.result, &accounts); err != nil || slices.ContainsFunc(accounts, x402.Address.Foreign) {
 		return nil, s.remote.Fault(got.Answer, pay.SignerUnreadable, "answered eth_accounts with something else than addresses")
 	}
 	return accounts, nil
