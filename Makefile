@@ -12,7 +12,7 @@ GOTEST   := $(GO) test -vet=off -timeout 25m
 # Checkouts in different folders share one build cache.
 export GOFLAGS ?= -trimpath
 
-.PHONY: help build sandbox test test-go test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak upgrade ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,12 @@ soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour 
 
 nodes: build $(BIN)/purser-failpoints ## three pursers on one PostgreSQL, killed and restarted for DURATION; one budget must be spent exactly
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run TestNodesAreKilled ./e2e/nodes -nodes.for=$(or $(DURATION),10m) -nodes.restarts=2 $(if $(SEED),-nodes.seed=$(SEED))
+
+upgrade: build $(BIN)/purser-failpoints ## this purser takes the place of the one of commit FROM while customers pay; both stores
+	rm -rf $(BIN)/older && mkdir -p $(BIN)/older && git archive $(FROM) | tar -x -C $(BIN)/older
+	$(GO) build -C $(BIN)/older -tags failpoints -o ../purser-older ./cmd/purser
+	mv $(BIN)/older/xcaddy.Caddyfile $(BIN)/older.Caddyfile && rm -rf $(BIN)/older
+	$(E2E) $(GO) test -count=1 -timeout 20m -v ./e2e/upgrade -upgrade.from=$(CURDIR)/$(BIN)/purser-older -upgrade.config=$(CURDIR)/$(BIN)/older.Caddyfile
 
 ledgers: build e2e-deps ## hledger, Ledger, Beancount and ofxtools read and balance an export of PAYMENTS
 	$(E2E) $(GO) test -count=1 -timeout 30m -v -run TestProgramsReadAnExport ./e2e/ledgers -ledgers.payments=$(or $(PAYMENTS),100000)

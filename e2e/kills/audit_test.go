@@ -26,7 +26,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 	t.Helper()
 	ctx := shop.Bounded(t)
 	moved := map[paid]int{} // before the journal is read: a payload may still be settled meanwhile
-	for _, c := range w.everybody() {
+	for _, c := range shop.Everybody(w.customers) {
 		from := common.Address(c.Wallet.EVM())
 		transfers, err := w.Chain.Transfers(ctx, &from, nil, 0)
 		if err != nil {
@@ -97,7 +97,7 @@ type figures struct {
 func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 	t.Helper()
 	w.Clock.Until(t, 5*time.Minute, func() string {
-		for _, c := range w.everybody() {
+		for _, c := range shop.Everybody(w.customers) {
 			books, err := hostile.ReadBooks(shop.Bounded(t), c)
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 		}
 		return ""
 	})
-	for _, c := range w.everybody() {
+	for _, c := range shop.Everybody(w.customers) {
 		books, ledger, err := process.ReadAccount(shop.Bounded(t), c, w.Chain)
 		if err != nil {
 			t.Fatal(err)

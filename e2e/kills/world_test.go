@@ -2,12 +2,9 @@ package kills
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -53,37 +50,8 @@ func newWorld(t *testing.T, valid time.Duration, pause func(order uint64) time.D
 	if !w.purser.start(t, "") {
 		t.Fatal("purser died")
 	}
-	w.enroll(t)
+	w.customers = w.Enroll(t, w.purser.Purser, money.New(funds))
 	return w
-}
-
-// enroll makes the customers, with money.
-func (w *world) enroll(t *testing.T) {
-	t.Helper()
-	ctx := shop.Bounded(t)
-	api, err1 := hostile.Enroll(ctx, w.purser.URL(""))
-	agent, err2 := hostile.Enroll(ctx, w.purser.URL(""))
-	owner, err3 := hostile.Deployment(ctx, w.purser.URL(""), shop.Key)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	w.customers = map[hostile.Door]*hostile.Customer{
-		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, shop.Sidecar: owner,
-	}
-	for _, c := range w.everybody() {
-		if err := w.Fund(ctx, c.Wallet, money.New(funds)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// everybody is each customer once.
-func (w *world) everybody() []*hostile.Customer {
-	seen := map[*hostile.Customer]bool{}
-	for _, c := range w.customers {
-		seen[c] = true
-	}
-	return slices.Collect(maps.Keys(seen))
 }
 
 // buy asks for an order once.

@@ -4,8 +4,11 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
@@ -73,6 +77,36 @@ func (s *Shop) Settings(more ...string) []string {
 		"PURSER_FACILITATOR_URL=" + s.FacilitatorURL, "PURSER_RPC_URL=" + s.RPCURL,
 		"PURSER_MAX_PAYMENT=off", "PURSER_PER_MINUTE=off", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
 	}, more...)
+}
+
+// Enroll makes a customer for each door, with money. The API's two doors share one.
+func (s *Shop) Enroll(t testing.TB, p *process.Purser, funds money.Amount) map[hostile.Door]*hostile.Customer {
+	t.Helper()
+	ctx := Bounded(t)
+	api, err1 := hostile.Enroll(ctx, p.URL(""))
+	agent, err2 := hostile.Enroll(ctx, p.URL(""))
+	owner, err3 := hostile.Deployment(ctx, p.URL(""), Key)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	customers := map[hostile.Door]*hostile.Customer{
+		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, Sidecar: owner,
+	}
+	for _, c := range Everybody(customers) {
+		if err := s.Fund(ctx, c.Wallet, funds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return customers
+}
+
+// Everybody lists each customer once.
+func Everybody(customers map[hostile.Door]*hostile.Customer) []*hostile.Customer {
+	seen := map[*hostile.Customer]bool{}
+	for _, c := range customers {
+		seen[c] = true
+	}
+	return slices.Collect(maps.Keys(seen))
 }
 
 // Buy has a customer ask a purser for an order once.
