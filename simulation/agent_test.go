@@ -1,0 +1,293 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/x402"
+)
+
+const seller = "https://seller.example"
+
+// order is one logical request of an agent, however often it is sent. It must move money at most once.
+type order struct {
+	number int
+	key    pay.Key
+	secret string
+	idem   string // idempotency key; ""
+	door   door
+	posts  bool
+	lies   bool   // its agent posts an invented receipt
+	path   string // where a redirect has led
+
+	began   time.Time
+	tries   int
+	running *attempt
+	// quiet is the time before which a further try would be a purchase of its own.
+	quiet time.Time
+	done  bool
+	ended string // why the agent has given up
+}
+
+// door is where an order is asked for.
+type door string
+
+const (
+	proxyDoor  door = "proxy"
+	payerDoor  door = "REST, settled by purser"
+	sellerDoor door = "REST, settled by the seller"
+)
+
+// attempt is one try.
+type attempt struct {
+	order *order
+	node  *node
+	began time.Time
+	leave context.CancelFunc
+	// deaf: the agent has gone, and purser does not know.
+	deaf   bool
+	result chan outcome
+}
+
+// outcome holds what an agent has got.
+type outcome struct {
+	status   int
+	reason   string
+	location string
+	body     string
+	err      error
+}
+
+func (o outcome) String() string {
+	switch {
+	case o.err != nil:
+		return "no answer: " + o.err.Error()
+	case o.location != "":
+		return fmt.Sprintf("%d to %s", o.status, o.location)
+	}
+	return fmt.Sprintf("%d %s", o.status, o.reason)
+}
+
+// insistence bounds the time in which an agent without an idempotency key asks again. Later its request is a new
+// purchase (pay.RepeatGrace).
+const insistence = 100 * time.Second
+
+// mayTry reports whether a further try still is the same request.
+func (o *order) mayTry() bool {
+	switch {
+	case o.done || o.ended != "" || o.running != nil || time.Now().Before(o.quiet):
+		return false
+	case o.idem != "":
+		return true
+	}
+	return o.tries == 0 || time.Since(o.began) < insistence
+}
+
+// try sends the order once to a purser.
+func (w *world) try(o *order, n *node) {
+	if o.tries == 0 {
+		o.began = time.Now()
+	}
+	o.tries++
+	ctx, leave := context.WithCancel(acting(context.Background(), fmt.Sprintf("order %d try %d", o.number, o.tries)))
+	a := &attempt{order: o, node: n, began: time.Now(), leave: leave, result: make(chan outcome, 1)}
+	o.running = a
+	w.conductor.say("order %d is sent to %s", o.number, n)
+	w.tasks.Go(func() {
+		switch o.door {
+		case proxyDoor:
+			a.result <- w.throughProxy(ctx, a)
+		case payerDoor:
+			_, got := w.askREST(ctx, a, "payer")
+			a.result <- got
+		case sellerDoor:
+			a.result <- w.payItself(ctx, a)
+		}
+	})
+}
+
+func (w *world) throughProxy(ctx context.Context, a *attempt) outcome {
+	o, n := a.order, a.node
+	call := proxy.NewCall(pay.Key{ID: o.key.ID}, "", o.idem)
+	call.ReadKey = func(ctx context.Context) (pay.Key, error) { return n.store.Key(ctx, o.key.ID) }
+	method, body := http.MethodGet, io.Reader(nil)
+	if o.posts {
+		method, body = http.MethodPost, bytes.NewReader(fmt.Appendf(nil, "order %d", o.number))
+	}
+	r, err := http.NewRequestWithContext(ctx, method, seller+o.path, body)
+	if err != nil {
+		return outcome{err: err}
+	}
+	call.Ask(r.Header)
+	resp, err := n.door.RoundTrip(r.WithContext(proxy.WithCall(ctx, call)))
+	if err != nil {
+		call.Finish(false)
+		return outcome{err: err}
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	call.Finish(err == nil && ctx.Err() == nil && !n.isDead() && !w.isDeaf(a))
+	reason := resp.Header.Get("Purser-Declined") + resp.Header.Get("Purser-Error")
+	return outcome{status: resp.StatusCode, reason: reason, location: resp.Header.Get("Location"), body: string(text), err: err}
+}
+
+// bought is purser's answer to POST /v1/pay.
+type bought struct {
+	PaymentSignature, PaymentHeader string
+	Payment                         struct{ ID string }
+}
+
+// askREST asks a purser to pay.
+func (w *world) askREST(ctx context.Context, a *attempt, settlement string) (b bought, got outcome) {
+	o := a.order
+	ask := map[string]string{"paymentRequiredHeader": challengeOf(o.number, seller+o.path, ""), "requestUrl": seller + o.path, "settlement": settlement}
+	if o.idem != "" {
+		ask["idempotencyKey"] = o.idem
+	}
+	got = w.call(ctx, a, "/v1/pay", ask)
+	_ = json.Unmarshal([]byte(got.body), &b)
+	return b, got
+}
+
+// call makes a call of a purser's API.
+func (w *world) call(ctx context.Context, a *attempt, path string, body map[string]string) outcome {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return outcome{err: err}
+	}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://purser.example"+path, bytes.NewReader(text))
+	r.Header.Set("X-Api-Key", a.order.secret)
+	r.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	a.node.api.ServeHTTP(&wire{answer, func() bool { return ctx.Err() != nil || a.node.isDead() || w.isDeaf(a) }}, r)
+	return outcome{status: answer.Code, body: answer.Body.String(), reason: errorIn(answer.Body.Bytes())}
+}
+
+// payItself gets a payload, sends it to the seller, and posts the seller's receipt.
+func (w *world) payItself(ctx context.Context, a *attempt) outcome {
+	o := a.order
+	b, got := w.askREST(ctx, a, "seller")
+	if got.status != http.StatusOK || ctx.Err() != nil || w.isDeaf(a) {
+		return got
+	}
+	if o.lies {
+		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receiptOf(fmt.Sprintf("0x%064x", o.number+1))})
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, seller+o.path, nil)
+	if err != nil {
+		return outcome{err: err}
+	}
+	r.Header.Set(b.PaymentHeader, b.PaymentSignature)
+	resp, err := (&way{w, w.agents}).RoundTrip(r)
+	if err != nil {
+		return outcome{err: err}
+	}
+	text, err := io.ReadAll(resp.Body)
+	if receipt := resp.Header.Get(x402.HeaderResponse); receipt != "" {
+		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receipt})
+	}
+	return outcome{status: resp.StatusCode, body: string(text), err: err}
+}
+
+// wire carries an answer to an agent that is still there.
+type wire struct {
+	*httptest.ResponseRecorder
+	cut func() bool
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if w.cut() {
+		return 0, errLost
+	}
+	return w.ResponseRecorder.Write(p)
+}
+
+// errorIn returns the error of a REST answer.
+func errorIn(body []byte) string {
+	var problem struct{ Error string }
+	_ = json.Unmarshal(body, &problem)
+	return problem.Error
+}
+
+// gather takes what agents have got since the last step.
+func (w *world) gather() {
+	for _, o := range w.orders {
+		a := o.running
+		if a == nil {
+			continue
+		}
+		select {
+		case got := <-a.result:
+			o.running = nil
+			a.leave()
+			w.conductor.say("order %d got %s", o.number, got)
+			w.conclude(o, got)
+		default:
+			if a.node.isDead() {
+				o.running = nil
+				w.conductor.say("order %d lost its connection", o.number)
+			}
+		}
+	}
+}
+
+// conclude has the agent decide what an answer means.
+func (w *world) conclude(o *order, got outcome) {
+	switch {
+	case got.err != nil && !o.lies:
+	case got.status == http.StatusOK:
+		o.done = true
+	case got.status >= 300 && got.status < 400 && got.location != "":
+		o.ended = "it was led on"
+		if w.mix.follows {
+			w.follow(o, got.location)
+		}
+	case o.lies: // a further request may be a new purchase
+		o.ended = "its agent has lied"
+	case got.reason == "paid-not-delivered" && o.idem == "":
+		o.ended = "the seller does not deliver" // a further request would be a new purchase
+	}
+}
+
+// follow makes the request that a client makes when it follows a redirect: the same order, at another path.
+func (w *world) follow(o *order, location string) {
+	at := o.path
+	if u, err := http.NewRequest(http.MethodGet, seller+o.path, nil); err == nil {
+		if to, err := u.URL.Parse(location); err == nil {
+			at = to.Path
+		}
+	}
+	next := &order{number: o.number, key: o.key, secret: o.secret, door: proxyDoor, path: at, idem: o.idem}
+	w.orders = append(w.orders, next)
+	w.conductor.say("order %d is led to %s", o.number, at)
+}
+
+// giveUpWaiting has an agent stop waiting for an answer. purser hears of it, or not.
+func (w *world) giveUpWaiting(a *attempt, deaf bool) {
+	w.conductor.say("order %d is not waited for any more, deaf %t", a.order.number, deaf)
+	a.order.running = nil
+	if deaf {
+		w.mu.Lock()
+		a.deaf = true
+		w.mu.Unlock()
+		// An equal call that starts within a second of the first one is a purchase of its own.
+		a.order.quiet = a.began.Add(1500 * time.Millisecond)
+		w.abandoned = append(w.abandoned, a)
+		return
+	}
+	a.leave()
+}
+
+func (w *world) isDeaf(a *attempt) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.deaf
+}

@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// mix says which faults a run has, and how much of what. Each seed draws its own, so that some runs lack the fault
+// that hides another one.
+type mix struct {
+	nodes    int
+	shared   bool // the pursers share a store in memory; else each run has one purser with its file
+	keys     int
+	orders   int
+	steps    int
+	keyed    int // of 100 orders, those with an idempotency key
+	doors    []door
+	lies     int  // of 100 orders, those whose agent posts an invented receipt
+	lent     bool // all keys pay from one wallet
+	replays  bool // the seller delivers again for a payload that it has settled
+	follows  bool // agents follow redirects
+	second   bool // there is a second RPC
+	budget   uint64
+	patience time.Duration // the longest time that passes at once
+
+	// Of 100 calls, those that fail.
+	chainFails, chainLags, storeFails, signerFails, lineFails, facilitatorFails int
+	// Of 1,000 steps.
+	deaths, reorganizations, jumps int
+
+	treatments []string
+}
+
+// drawMix draws the faults of a run.
+func drawMix(luck *rand.Rand) mix {
+	some := func(most int) int { // none, in half of the runs
+		if luck.IntN(2) == 0 {
+			return 0
+		}
+		return 1 + luck.IntN(most)
+	}
+	m := mix{
+		nodes: 1, keys: 1 + luck.IntN(3), orders: 3 + luck.IntN(10), steps: 150 + luck.IntN(450), keyed: []int{0, 50, 100}[luck.IntN(3)],
+		lies: some(50), lent: luck.IntN(3) == 0, replays: luck.IntN(2) == 0, follows: luck.IntN(2) == 0, second: luck.IntN(3) == 0,
+		patience:   []time.Duration{time.Second, 10 * time.Second, time.Minute}[luck.IntN(3)],
+		chainFails: some(40), chainLags: some(40), storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
+		deaths: some(30), reorganizations: some(20),
+	}
+	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor}}[luck.IntN(4)]
+	if luck.IntN(2) == 0 {
+		m.shared, m.nodes = true, 1+luck.IntN(3)
+	}
+	if luck.IntN(3) == 0 {
+		m.budget = basePrice * uint64(1+luck.IntN(6))
+	}
+	if m.keyed == 100 {
+		m.jumps = some(10)
+	}
+	for _, t := range allTreatments() {
+		for range some(4) {
+			m.treatments = append(m.treatments, t)
+		}
+	}
+	m.treatments = append(m.treatments, delivers)
+	return m
+}
+
+// paid draws what the seller does with a payload.
+func (m mix) paid(luck *rand.Rand) string { return m.treatments[luck.IntN(len(m.treatments))] }

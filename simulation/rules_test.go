@@ -1,0 +1,161 @@
+package simulation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// check checks what must hold after each step.
+func (w *world) check() {
+	per := map[int]int{}
+	spent := map[string]uint64{}
+	for _, m := range w.chain.moved() {
+		n := orderOf(m.authorization.Value.String())
+		per[n]++
+		spent[w.keyOf(n)] += priceOf(n)
+	}
+	for _, n := range slices.Sorted(maps.Keys(per)) {
+		if per[n] > 1 {
+			w.violated("order %d moved its money %d times", n, per[n])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(spent)) {
+		if w.mix.budget > 0 && spent[key] > w.mix.budget {
+			w.violated("a key has spent %d of its budget of %d", spent[key], w.mix.budget)
+		}
+	}
+	w.checkWallets()
+}
+
+// checkWallets checks that no wallet has signed for more than it has, where every word of the chain is right.
+func (w *world) checkWallets() {
+	if w.mix.chainFails+w.mix.chainLags+w.mix.reorganizations+w.mix.jumps > 0 {
+		return
+	}
+	taken := map[x402.Address]money.Amount{}
+	used := map[[32]byte]bool{}
+	for _, m := range w.chain.moved() {
+		a := m.authorization
+		used[a.Digest(w.chain.asset, w.chain.network.ChainID)] = true
+		taken[a.From] = taken[a.From].AddSaturated(a.Value)
+	}
+	w.mu.Lock()
+	for digest, s := range w.signatures {
+		if !used[digest] && time.Now().Before(s.ends) {
+			taken[s.from] = taken[s.from].AddSaturated(s.value)
+		}
+	}
+	w.mu.Unlock()
+	for from, sum := range taken {
+		if sum.Cmp(w.chain.funds[from]) > 0 {
+			w.violated("a wallet of %s has signed for %s, and has moved that or may still", w.chain.funds[from], sum)
+		}
+	}
+}
+
+// keyOf returns the id of the key that asked for an order.
+func (w *world) keyOf(number int) string {
+	for _, o := range w.orders {
+		if o.number == number {
+			return o.key.ID
+		}
+	}
+	return ""
+}
+
+// rows lists the payments of a store.
+func (w *world) rows(s pay.Store) (rows []*pay.Payment) {
+	for q := (pay.LabelQuery{Limit: 500}); ; {
+		list, err := s.AllPayments(context.Background(), q)
+		if err != nil {
+			w.violated("the books cannot be read: %v", err)
+			return rows
+		}
+		if rows = append(rows, list...); len(list) < q.Limit {
+			return rows
+		}
+		q.Before = list[len(list)-1].ID
+	}
+}
+
+// remembers checks that a store has every payment for which there is a signature.
+func (w *world) remembers(n *node) {
+	known := map[[32]byte]bool{}
+	for _, p := range w.rows(n.store) {
+		known[p.Authorization.Digest(w.chain.asset, w.chain.network.ChainID)] = true
+	}
+	w.mu.Lock()
+	forgotten := 0
+	for digest := range w.signatures {
+		if !known[digest] {
+			forgotten++
+		}
+	}
+	w.mu.Unlock()
+	if forgotten > 0 {
+		w.violated("%s has no record of %d signatures", n, forgotten)
+	}
+}
+
+// final reports whether recovery is through with a payment.
+func final(p *pay.Payment) bool {
+	return p.State == pay.Void && !p.Doubted || p.State == pay.Settled && (p.Confirmed || p.Disputed)
+}
+
+// audit compares the books with the chain once all payments are final.
+func (w *world) audit(n *node) {
+	w.remembers(n)
+	moves := map[[32]byte]move{}
+	for _, m := range w.chain.moved() {
+		moves[m.authorization.Digest(w.chain.asset, w.chain.network.ChainID)] = m
+	}
+	booked := map[string]money.Amount{}
+	for _, p := range w.rows(n.store) {
+		digest := p.Authorization.Digest(w.chain.asset, w.chain.network.ChainID)
+		m, moved := moves[digest]
+		delete(moves, digest)
+		order := orderOf(p.Terms.Amount.String())
+		switch {
+		case !final(p):
+			w.violated("the payment of order %d is not final: %s %v", order, p.State, p.Flags())
+		case p.State == pay.Settled && !moved && !p.Disputed:
+			w.violated("the books have a settled payment of order %d, and the chain has no transfer", order)
+		case p.State == pay.Void && moved:
+			w.violated("the books have a void payment of order %d, and the chain has its transfer", order)
+		case moved && p.Transaction != m.transaction:
+			w.violated("the books name another transaction for order %d, %v: %s, not %s", order, p.Flags(), p.Transaction, m.transaction)
+		}
+		if moved {
+			booked[p.KeyID] = booked[p.KeyID].AddSaturated(p.Terms.Amount)
+		}
+	}
+	for _, m := range moves {
+		w.violated("the books lack a transfer of order %d", orderOf(m.authorization.Value.String()))
+	}
+	for _, key := range slices.Sorted(maps.Keys(booked)) {
+		events, err := n.store.SpendEvents(context.Background(), key, pay.SpendQuery{Limit: 1000})
+		var sum, back money.Amount
+		for _, e := range events {
+			if e.Corrects != "" {
+				back = back.AddSaturated(e.Amount)
+				continue
+			}
+			sum = sum.AddSaturated(e.Amount)
+		}
+		sum = sum.SubSaturated(back)
+		if err != nil || sum != booked[key] {
+			w.violated("the spending of a key is %s, and the chain has %s: %v", sum, booked[key], err)
+		}
+	}
+	if n.bolt != nil {
+		if err := n.bolt.Check(context.Background()); err != nil {
+			w.violated("the store is damaged: %v", err)
+		}
+	}
+}

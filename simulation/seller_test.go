@@ -1,0 +1,296 @@
+package simulation
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	sellerAddress = "0x00000000000000000000000000000000000A11cE"
+	// basePrice is the price of order 0, in the smallest unit. Each order has its own price, by which its moves are
+	// known.
+	basePrice = 10_000
+)
+
+func priceOf(order int) uint64 { return basePrice + uint64(order) }
+
+func orderOf(value string) int {
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return -1
+	}
+	return n - basePrice
+}
+
+// held is a payload that somebody has got and may still settle.
+type held struct {
+	authorization x402.Authorization
+	signature     x402.Signature
+}
+
+// sellers answer at https://seller.example. They remember payloads.
+type sellers struct {
+	mu   sync.Mutex
+	held []held
+}
+
+func (s *sellers) keep(h held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, h)
+}
+
+// way is one purser's way to sellers.
+type way struct {
+	*world
+	node *node
+}
+
+func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer func() {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+	}()
+	value := r.Header.Get(x402.HeaderSignature)
+	what := "seller is asked for " + r.URL.Path
+	if value != "" {
+		what = "seller is paid for " + r.URL.Path
+	}
+	luck, err := v.conductor.cross(r.Context(), v.node, what)
+	if err != nil {
+		return nil, err
+	}
+	if !v.calm() && luck.IntN(100) < v.mix.lineFails {
+		v.conductor.say("%s cannot reach the seller", v.node)
+		return nil, errors.New("connection refused")
+	}
+	wrote(r.Context())
+	resp, err := v.answer(r, value, luck)
+	if _, died := v.conductor.cross(r.Context(), v.node, "seller answers "+r.URL.Path); died != nil {
+		return nil, died
+	}
+	return resp, err
+}
+
+// wrote calls the hooks of a connection on which the request was written.
+func wrote(ctx context.Context) {
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil {
+		return
+	}
+	if trace.GotConn != nil {
+		near, far := net.Pipe()
+		trace.GotConn(httptrace.GotConnInfo{Conn: near})
+		_, _ = near.Close(), far.Close()
+	}
+	if trace.WroteHeaders != nil {
+		trace.WroteHeaders()
+	}
+	if trace.WroteRequest != nil {
+		trace.WroteRequest(httptrace.WroteRequestInfo{})
+	}
+}
+
+var errLost = errors.New("connection reset by peer")
+
+// answer has the seller decide what a request gets.
+func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Response, error) {
+	order, err := strconv.Atoi(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+	if err != nil {
+		return response(r, http.StatusNotFound, nil, "no such order"), nil
+	}
+	if value == "" {
+		return v.ask(r, order, ""), nil
+	}
+	payload, err := x402.DecodePayload(value)
+	if err != nil {
+		return nil, err
+	}
+	a, sig, err := payload.Authorization()
+	if err != nil {
+		return nil, err
+	}
+	v.chain.mu.Lock()
+	used := v.chain.used(a)
+	v.chain.mu.Unlock()
+	if used != nil {
+		if v.mix.replays { // this seller delivers what was paid for as often as it is asked
+			return v.deliver(r, order, used.transaction), nil
+		}
+		return v.ask(r, order, "invalid_exact_evm_nonce_already_used"), nil
+	}
+	what := v.mix.paid(luck)
+	if v.calm() {
+		what = delivers
+	}
+	v.conductor.say("%s pays order %d, and the seller %s", v.node, order, what)
+	switch what {
+	case holds, holdsAndRefuses:
+		v.sellers.keep(held{a, sig})
+	case refuses, fails:
+	default:
+		transaction, err := v.chain.settle(a, sig)
+		if err != nil {
+			v.conductor.say("order %d: %v", order, err)
+			return v.ask(r, order, "invalid_exact_evm_transaction_failed"), nil
+		}
+		switch what {
+		case delivers:
+			return v.deliver(r, order, transaction), nil
+		case movesAndAsks:
+			return v.ask(r, order, ""), nil
+		case movesAndFails:
+			return response(r, http.StatusBadGateway, nil, "bad gateway"), nil
+		case movesAndLeads:
+			return response(r, http.StatusSeeOther, http.Header{"Location": {"/more/" + strconv.Itoa(order)}}, ""), nil
+		}
+	}
+	switch what {
+	case holdsAndRefuses:
+		return v.ask(r, order, "payment not accepted"), nil
+	case refuses:
+		return v.ask(r, order, "insufficient_funds"), nil
+	case fails:
+		return response(r, http.StatusInternalServerError, nil, "error"), nil
+	}
+	return nil, errLost
+}
+
+// Ways in which sellers treat a payload.
+const (
+	delivers        = "delivers"
+	movesAndLoses   = "moves the money, and its answer is lost"
+	movesAndAsks    = "moves the money, and asks for it again"
+	movesAndFails   = "moves the money, and fails"
+	movesAndLeads   = "moves the money, and leads on"
+	holds           = "keeps the payload, and its answer is lost"
+	holdsAndRefuses = "keeps the payload, and refuses it"
+	refuses         = "refuses it"
+	fails           = "fails"
+)
+
+func allTreatments() []string {
+	return []string{delivers, movesAndLoses, movesAndAsks, movesAndFails, movesAndLeads, holds, holdsAndRefuses, refuses, fails}
+}
+
+// challengeOf returns the challenge of an order as a header's value.
+func challengeOf(order int, url, reason string) string {
+	b, _ := json.Marshal(map[string]any{
+		"x402Version": 2, "error": reason, "resource": map[string]string{"url": url},
+		"accepts": []any{map[string]any{
+			"scheme": "exact", "network": "eip155:8453", "amount": strconv.FormatUint(priceOf(order), 10), "payTo": sellerAddress,
+			"asset": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "maxTimeoutSeconds": 60, "extra": map[string]string{"name": "USD Coin", "version": "2"},
+		}},
+	})
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func (v *way) ask(r *http.Request, order int, reason string) *http.Response {
+	return response(r, http.StatusPaymentRequired, http.Header{x402.HeaderRequired: {challengeOf(order, r.URL.String(), reason)}}, "{}")
+}
+
+func (v *way) deliver(r *http.Request, order int, transaction string) *http.Response {
+	return response(r, http.StatusOK, http.Header{x402.HeaderResponse: {receiptOf(transaction)}}, fmt.Sprintf("goods %d", order))
+}
+
+// receiptOf returns a receipt as a header's value.
+func receiptOf(transaction string) string {
+	receipt, _ := json.Marshal(map[string]any{"success": true, "transaction": transaction, "network": "eip155:8453"})
+	return base64.StdEncoding.EncodeToString(receipt)
+}
+
+func response(r *http.Request, status int, h http.Header, body string) *http.Response {
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("Content-Type", "text/plain")
+	return &http.Response{
+		StatusCode: status, Status: strconv.Itoa(status) + " " + http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+}
+
+// facilitator settles for purser, at REST with settlement payer.
+type facilitator struct {
+	*world
+	node *node
+}
+
+var _ pay.Facilitator = (*facilitator)(nil)
+
+func (f *facilitator) Probe(context.Context) error { return nil }
+
+func (f *facilitator) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAnswer, error) {
+	luck, err := f.conductor.cross(ctx, f.node, "facilitator verifies")
+	if err != nil {
+		return pay.VerifyAnswer{}, err
+	}
+	if !f.calm() && luck.IntN(100) < f.mix.facilitatorFails {
+		return pay.VerifyAnswer{}, errors.New("the facilitator answers 500")
+	}
+	a, _, err := x.Payload.Authorization()
+	if err != nil {
+		return pay.VerifyAnswer{}, err
+	}
+	f.chain.mu.Lock()
+	defer f.chain.mu.Unlock()
+	if f.chain.used(a) != nil {
+		return pay.VerifyAnswer{Reason: "invalid_exact_evm_nonce_already_used"}, nil
+	}
+	return pay.VerifyAnswer{Valid: true}, nil
+}
+
+func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, error) {
+	luck, err := f.conductor.cross(ctx, f.node, "facilitator settles")
+	if err != nil {
+		return pay.SettleAnswer{}, err
+	}
+	a, sig, err := x.Payload.Authorization()
+	if err != nil {
+		return pay.SettleAnswer{}, err
+	}
+	what := "moves the money"
+	if !f.calm() && luck.IntN(100) < f.mix.facilitatorFails {
+		what = []string{"moves the money, and its answer is lost", "keeps the payload", "fails", "refuses"}[luck.IntN(4)]
+	}
+	f.conductor.say("%s has the facilitator settle order %d, and it %s", f.node, orderOf(a.Value.String()), what)
+	answer, err := pay.SettleAnswer{Reason: "invalid_exact_evm_transaction_simulation_failed"}, error(nil)
+	switch what {
+	case "keeps the payload":
+		f.sellers.keep(held{a, sig})
+		err = errLost
+	case "fails":
+		err = errLost
+	case "refuses":
+	default:
+		transaction, failed := f.chain.settle(a, sig)
+		switch {
+		case failed == nil:
+			answer = pay.SettleAnswer{Success: true, Transaction: transaction, Network: "eip155:8453"}
+		case strings.Contains(failed.Error(), "used"):
+			answer = pay.SettleAnswer{Reason: "invalid_exact_evm_nonce_already_used"}
+		}
+		if what != "moves the money" {
+			err = errLost
+		}
+	}
+	if _, died := f.conductor.cross(ctx, f.node, "facilitator answers"); died != nil {
+		return pay.SettleAnswer{}, died
+	}
+	return answer, err
+}
