@@ -12,7 +12,7 @@ GOTEST   := $(GO) test -vet=off -timeout 25m
 # Checkouts in different folders share one build cache.
 export GOFLAGS ?= -trimpath
 
-.PHONY: help build sandbox test test-go test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak upgrade ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-simulation simulate test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak upgrade ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ image: licences ## the container image, with podman, buildah or docker
 # first. All of them run, whatever becomes of one or of what it needs, and each says at its end how it went.
 JOBS ?= 2
 # test-runtimes runs test-typescript.
-STEPS := test-e2e test-go test-postgres test-python test-runtimes contracts-check
+STEPS := test-e2e test-go test-postgres test-python test-simulation test-runtimes contracts-check
 
 test: ## everything that a change must pass but the linters: Go with -race, end to end, the clients, the contract
 	-@$(MAKE) --no-print-directory -k -j$(JOBS) e2e-deps build $(BIN)/purser-failpoints
@@ -61,7 +61,16 @@ test: ## everything that a change must pass but the linters: Go with -race, end 
 timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
 
 test-go: ## unit, property and integration tests
-	$(call timed,$(GOTEST) -race $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move))
+	$(call timed,$(GOTEST) -race $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move -e /simulation))
+
+# Without the race detector: a seed decides the order of everything.
+test-simulation: ## 300 seeds of the simulation
+	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300)
+
+simulate: ## pursers, a disk, a chain and sellers in one process, by a seed: SEEDS of them, or the story of one SEED; MUTANTS=1 takes protections out
+	@mkdir -p $(BIN)
+	$(GO) test -c -vet=off -o $(BIN)/simulation.test ./simulation
+	cd simulation && ../$(BIN)/simulation.test -test.timeout=0 $(if $(MUTANTS),-test.v -test.run=TestMutants -simulation.mutants=all,-test.run=TestSeeds $(if $(SEED),-simulation.seed=$(SEED) -simulation.seeds=1 -simulation.tell,-simulation.seeds=$(or $(SEEDS),1000) -simulation.workers=2))
 
 # A server of its own for each test: the store of one node and of three, and connections that are lost. RACE=-race turns
 # the race detector on, which takes four times as long.

@@ -85,6 +85,8 @@ func (o *order) mayTry() bool {
 	switch {
 	case o.done || o.ended != "" || o.running != nil || time.Now().Before(o.quiet):
 		return false
+	case o.lies && o.tries > 0: // an invented receipt says that the order was answered: a further one is a new purchase
+		return false
 	case o.idem != "":
 		return true
 	}
@@ -242,7 +244,7 @@ func (w *world) gather() {
 // conclude has the agent decide what an answer means.
 func (w *world) conclude(o *order, got outcome) {
 	switch {
-	case got.err != nil && !o.lies:
+	case got.err != nil:
 	case got.status == http.StatusOK:
 		o.done = true
 	case got.status >= 300 && got.status < 400 && got.location != "":
@@ -250,8 +252,6 @@ func (w *world) conclude(o *order, got outcome) {
 		if w.mix.follows {
 			w.follow(o, got.location)
 		}
-	case o.lies: // a further request may be a new purchase
-		o.ended = "its agent has lied"
 	case got.reason == "paid-not-delivered" && o.idem == "":
 		o.ended = "the seller does not deliver" // a further request would be a new purchase
 	}

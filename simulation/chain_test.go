@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +22,7 @@ const (
 	safeBlocks = 20
 	// chainAge is the number of blocks before the run.
 	chainAge = 10_000
+	genesis  = "0x0000000000000000000000000000000000000000000000000000000000000001"
 )
 
 // chain is the truth about money: what moved, in which block.
@@ -180,7 +182,7 @@ func (r *rpc) ask(ctx context.Context, what string) (head uint64, err error) {
 }
 
 func (r *rpc) identity() pay.ChainIdentity {
-	return pay.ChainIdentity{ChainID: r.chain.network.ChainID, Genesis: "0x" + fmt.Sprintf("%064x", 1)}
+	return pay.ChainIdentity{ChainID: r.chain.network.ChainID, Genesis: genesis}
 }
 
 func (r *rpc) Identify(ctx context.Context, _ x402.Network, _ x402.Asset) (pay.ChainIdentity, error) {
@@ -220,4 +222,55 @@ func (r *rpc) Trace(ctx context.Context, q pay.TraceQuery) (t pay.Trace, err err
 		t.SafeUsed, t.SafeLogs = m.block <= safe, m.block <= safe
 	}
 	return t, nil
+}
+
+var _ pay.ChainScanner = (*rpc)(nil)
+
+func (c *chain) block(number uint64) pay.ChainBlock {
+	return pay.ChainBlock{Number: number, Hash: c.hashOf(number), Time: c.timeOf(number)}
+}
+
+func (r *rpc) Safe(ctx context.Context, _ x402.Network) (pay.ChainBlock, error) {
+	head, err := r.ask(ctx, "safe block")
+	if err != nil {
+		return pay.ChainBlock{}, err
+	}
+	r.chain.mu.Lock()
+	defer r.chain.mu.Unlock()
+	return r.chain.block(head - safeBlocks), nil
+}
+
+func (r *rpc) Before(ctx context.Context, _ x402.Network, moment time.Time) (pay.ChainBlock, error) {
+	head, err := r.ask(ctx, "block before")
+	if err != nil {
+		return pay.ChainBlock{}, err
+	}
+	r.chain.mu.Lock()
+	defer r.chain.mu.Unlock()
+	number := int64(chainAge) + int64(moment.Sub(r.chain.began)/blockTime) - 1
+	return r.chain.block(uint64(min(max(number, 1), int64(head)))), nil
+}
+
+func (r *rpc) Used(ctx context.Context, q pay.UsedQuery) (pay.UsedAnswer, error) {
+	head, err := r.ask(ctx, "used authorizations")
+	if err != nil {
+		return pay.UsedAnswer{}, err
+	}
+	c := r.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q.To > head || q.Safe.Number > head || c.hashOf(q.Safe.Number) != q.Safe.Hash || q.Known != nil && c.hashOf(q.Known.Number) != q.Known.Hash {
+		return pay.UsedAnswer{}, errors.New("the RPC does not have the blocks")
+	}
+	answer := pay.UsedAnswer{Through: q.To, Size: q.Size, Chain: r.identity()}
+	for _, m := range c.moves {
+		a := m.authorization
+		if m.block >= q.From && m.block <= q.To && slices.Contains(q.Wallets, a.From) {
+			answer.Used = append(answer.Used, pay.UsedAuthorization{
+				From: a.From, Nonce: a.Nonce, Transaction: m.transaction, Block: c.block(m.block), Matched: true, To: a.To, Value: a.Value,
+			})
+		}
+	}
+	slices.SortFunc(answer.Used, func(a, b pay.UsedAuthorization) int { return cmp.Compare(a.Block.Number, b.Block.Number) })
+	return answer, nil
 }

@@ -8,25 +8,29 @@ import (
 // mix says which faults a run has, and how much of what. Each seed draws its own, so that some runs lack the fault
 // that hides another one.
 type mix struct {
-	nodes    int
-	shared   bool // the pursers share a store in memory; else each run has one purser with its file
-	keys     int
-	orders   int
-	steps    int
-	keyed    int // of 100 orders, those with an idempotency key
-	doors    []door
-	lies     int  // of 100 orders, those whose agent posts an invented receipt
-	lent     bool // all keys pay from one wallet
-	replays  bool // the seller delivers again for a payload that it has settled
-	follows  bool // agents follow redirects
-	second   bool // there is a second RPC
-	budget   uint64
+	nodes   int
+	shared  bool // the pursers share a store in memory; else each run has one purser with its file
+	keys    int
+	orders  int
+	steps   int
+	keyed   int // of 100 orders, those with an idempotency key
+	doors   []door
+	lies    int  // of 100 orders, those whose agent posts an invented receipt
+	lent    bool // all keys pay from one wallet
+	replays bool // the seller delivers again for a payload that it has settled
+	follows bool // agents follow redirects
+	second  bool // there is a second RPC
+	budget  uint64
+	// asksAbove is the first order for which a person must agree; 0: for none.
+	asksAbove int
+	// failures bounds the payments of a key that fail in a day; 0: not at all.
+	failures int
 	patience time.Duration // the longest time that passes at once
 
 	// Of 100 calls, those that fail.
 	chainFails, chainLags, storeFails, signerFails, lineFails, facilitatorFails int
 	// Of 1,000 steps.
-	deaths, reorganizations, jumps int
+	deaths, reorganizations, jumps, pauses, restores int
 
 	treatments []string
 }
@@ -44,7 +48,7 @@ func drawMix(luck *rand.Rand) mix {
 		lies: some(50), lent: luck.IntN(3) == 0, replays: luck.IntN(2) == 0, follows: luck.IntN(2) == 0, second: luck.IntN(3) == 0,
 		patience:   []time.Duration{time.Second, 10 * time.Second, time.Minute}[luck.IntN(3)],
 		chainFails: some(40), chainLags: some(40), storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
-		deaths: some(30), reorganizations: some(20),
+		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8),
 	}
 	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor}}[luck.IntN(4)]
 	if luck.IntN(2) == 0 {
@@ -52,6 +56,12 @@ func drawMix(luck *rand.Rand) mix {
 	}
 	if luck.IntN(3) == 0 {
 		m.budget = basePrice * uint64(1+luck.IntN(6))
+	}
+	if luck.IntN(3) == 0 {
+		m.failures = 1 + luck.IntN(5)
+	}
+	if luck.IntN(3) == 0 {
+		m.asksAbove = 1 + luck.IntN(m.orders)
 	}
 	if m.keyed == 100 {
 		m.jumps = some(10)

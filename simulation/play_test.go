@@ -35,6 +35,14 @@ func (w *world) step() {
 		w.reorganize()
 	case draw < 60+w.mix.jumps && draw >= 60:
 		w.jump(w.nodes[luck.IntN(len(w.nodes))])
+	case draw < 90+w.mix.pauses && draw >= 90:
+		w.pause()
+	case draw < 120 && draw >= 118:
+		w.takeBackup(w.nodes[luck.IntN(len(w.nodes))])
+	case draw < 125+w.mix.restores && draw >= 125:
+		w.restore(w.nodes[luck.IntN(len(w.nodes))])
+	case draw < 118 && draw >= 110:
+		w.answer()
 	case draw < 150:
 		w.pass(luck.Int64N(int64(w.mix.patience)))
 	case draw < 200:
@@ -148,12 +156,18 @@ func (w *world) makePeace() {
 	}
 	w.abandoned = nil
 	w.drain()
-	for _, o := range w.orders {
-		for try := 0; try < 3 && o.mayTry(); try++ {
-			w.try(o, w.nodes[0])
-			w.drain()
-		}
+	w.insist()
+	w.settle()
+	w.insist() // those that a restored store has put off
+	w.settle()
+	for _, n := range w.nodes {
+		w.audit(n)
 	}
+	w.check()
+}
+
+// settle lets time pass and recovery look until all payments are final.
+func (w *world) settle() {
 	for round := range rounds {
 		time.Sleep(roundTime << min(round, 6))
 		for _, n := range w.nodes {
@@ -161,13 +175,20 @@ func (w *world) makePeace() {
 		}
 		w.drain()
 		if !slices.ContainsFunc(w.rows(w.nodes[0].store), func(p *pay.Payment) bool { return !final(p) }) {
-			break
+			return
 		}
 	}
-	for _, n := range w.nodes {
-		w.audit(n)
+}
+
+// insist has agents ask again for what they did not get.
+func (w *world) insist() {
+	for i := 0; i < len(w.orders); i++ { // redirects add some
+		o := w.orders[i]
+		for try := 0; try < 3 && o.mayTry() && !w.people.paused[o.key.ID]; try++ {
+			w.try(o, w.nodes[0])
+			w.drain()
+		}
 	}
-	w.check()
 }
 
 // drain lets everything go on until nothing waits at a border and no agent waits for an answer.

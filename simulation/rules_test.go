@@ -39,15 +39,15 @@ func (w *world) checkWallets() {
 		return
 	}
 	taken := map[x402.Address]money.Amount{}
-	used := map[[32]byte]bool{}
+	used := map[x402.Nonce]bool{}
 	for _, m := range w.chain.moved() {
 		a := m.authorization
-		used[a.Digest(w.chain.asset, w.chain.network.ChainID)] = true
+		used[a.Nonce] = true
 		taken[a.From] = taken[a.From].AddSaturated(a.Value)
 	}
 	w.mu.Lock()
-	for digest, s := range w.signatures {
-		if !used[digest] && time.Now().Before(s.ends) {
+	for nonce, s := range w.signatures {
+		if !used[nonce] && time.Now().Before(s.ends) {
 			taken[s.from] = taken[s.from].AddSaturated(s.value)
 		}
 	}
@@ -56,6 +56,23 @@ func (w *world) checkWallets() {
 		if sum.Cmp(w.chain.funds[from]) > 0 {
 			w.violated("a wallet of %s has signed for %s, and has moved that or may still", w.chain.funds[from], sum)
 		}
+	}
+}
+
+// checkFailures checks that a key begins nothing more on a day on which too many of its payments have failed.
+func (w *world) checkFailures(next *pay.Payment, s pay.Store) {
+	if w.mix.failures == 0 || w.mix.jumps > 0 {
+		return
+	}
+	failed := 0
+	for _, p := range w.rows(s) {
+		sameDay := p.Created.UTC().Format(time.DateOnly) == next.Created.UTC().Format(time.DateOnly)
+		if p.KeyID == next.KeyID && sameDay && (p.State == pay.Void || p.Refused || p.Unresolved || p.Disputed) {
+			failed++
+		}
+	}
+	if failed >= w.mix.failures {
+		w.violated("a payment of order %d began after %d of its key had failed", orderOf(next.Terms.Amount.String()), failed)
 	}
 }
 
@@ -86,14 +103,14 @@ func (w *world) rows(s pay.Store) (rows []*pay.Payment) {
 
 // remembers checks that a store has every payment for which there is a signature.
 func (w *world) remembers(n *node) {
-	known := map[[32]byte]bool{}
+	known := map[x402.Nonce]bool{}
 	for _, p := range w.rows(n.store) {
-		known[p.Authorization.Digest(w.chain.asset, w.chain.network.ChainID)] = true
+		known[p.Authorization.Nonce] = true
 	}
 	w.mu.Lock()
 	forgotten := 0
-	for digest := range w.signatures {
-		if !known[digest] {
+	for nonce := range w.signatures {
+		if !known[nonce] && !w.forgiven[nonce] {
 			forgotten++
 		}
 	}
@@ -111,15 +128,15 @@ func final(p *pay.Payment) bool {
 // audit compares the books with the chain once all payments are final.
 func (w *world) audit(n *node) {
 	w.remembers(n)
-	moves := map[[32]byte]move{}
+	moves := map[x402.Nonce]move{}
 	for _, m := range w.chain.moved() {
-		moves[m.authorization.Digest(w.chain.asset, w.chain.network.ChainID)] = m
+		moves[m.authorization.Nonce] = m
 	}
 	booked := map[string]money.Amount{}
 	for _, p := range w.rows(n.store) {
-		digest := p.Authorization.Digest(w.chain.asset, w.chain.network.ChainID)
-		m, moved := moves[digest]
-		delete(moves, digest)
+		nonce := p.Authorization.Nonce
+		m, moved := moves[nonce]
+		delete(moves, nonce)
 		order := orderOf(p.Terms.Amount.String())
 		switch {
 		case !final(p):

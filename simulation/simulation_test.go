@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -13,11 +15,14 @@ import (
 )
 
 var (
-	seeds = flag.Int("simulation.seeds", 60, "how many seeds are run")
-	first = flag.Uint64("simulation.seed", 1, "the first seed")
-	tell  = flag.Bool("simulation.tell", false, "print the story of each run")
-	quiet = flag.Bool("simulation.quiet", false, "tell no story of a violation")
-	again = flag.Int("simulation.again", 10, "each of so many runs is run twice, and must be the same")
+	seeds   = flag.Int("simulation.seeds", 60, "how many seeds are run")
+	first   = flag.Uint64("simulation.seed", 1, "the first seed")
+	step    = flag.Uint64("simulation.step", 1, "the distance of a seed from the next one")
+	workers = flag.Int("simulation.workers", 1, "how many processes share the seeds")
+	tell    = flag.Bool("simulation.tell", false, "print the story of each run")
+	quiet   = flag.Bool("simulation.quiet", false, "print no story of a violation")
+	one     = flag.Bool("simulation.first", false, "stop at the first violation")
+	again   = flag.Int("simulation.again", 10, "of so many runs each is run twice, and must be the same; 0: none")
 )
 
 // TestMain runs on one processor: goroutines that run at once would take turns that no seed decides.
@@ -68,18 +73,28 @@ func run(t *testing.T, name string, seed uint64) (r report) {
 	return r
 }
 
+// tellEvery is the time between two lines of progress.
+const tellEvery = 10 * time.Second
+
 func TestSeeds(t *testing.T) {
-	began := time.Now()
-	moves, lives, other := 0, 0, 0
+	if *workers > 1 {
+		share(t)
+		return
+	}
+	began, told := time.Now(), time.Now()
+	count, moves, lives, other := 0, 0, 0, 0
 	for i := range *seeds {
-		seed := *first + uint64(i)
+		seed := *first + uint64(i)**step
 		r := run(t, fmt.Sprint("seed ", seed), seed)
-		moves, lives = moves+r.moves, lives+r.lives
+		count, moves, lives = count+1, moves+r.moves, lives+r.lives
 		if *tell || len(r.broken) > 0 && !*quiet {
-			t.Logf("the story of seed %d\n%s", seed, r.story)
+			fmt.Printf("the story of seed %d\n%s", seed, r.story)
 		}
 		for _, b := range r.broken {
 			t.Errorf("seed %d: %s", seed, b)
+		}
+		if t.Failed() && *one {
+			break
 		}
 		if *again > 0 && i%*again == 0 {
 			if second := run(t, fmt.Sprint("seed ", seed, " again"), seed); second.hash != r.hash {
@@ -87,8 +102,33 @@ func TestSeeds(t *testing.T) {
 				t.Errorf("seed %d does not repeat: %s", seed, differ(r.story, second.story))
 			}
 		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			fmt.Printf("%d of %d seeds …\n", count, *seeds)
+		}
 	}
-	t.Logf("%d seeds, %d transfers, %d pursers, %d that did not repeat, in %v", *seeds, moves, lives, other, time.Since(began).Round(time.Second))
+	fmt.Printf("%d seeds from %d, %d payments moved money, %d pursers lived, %d seeds did not repeat, in %v\n",
+		count, *first, moves, lives, other, time.Since(began).Round(time.Second))
+}
+
+// share has processes share the seeds: in each of them one goroutine runs at a time.
+func share(t *testing.T) {
+	t.Helper()
+	program := must(os.Executable())
+	var all sync.WaitGroup
+	for i := range *workers {
+		arguments := []string{"-test.run=^TestSeeds$", "-test.timeout=0", fmt.Sprint("-simulation.seed=", *first+uint64(i)), fmt.Sprint("-simulation.step=", *workers),
+			fmt.Sprint("-simulation.seeds=", (*seeds+*workers-1-i) / *workers), fmt.Sprint("-simulation.again=", *again),
+			fmt.Sprint("-simulation.quiet=", *quiet), fmt.Sprint("-simulation.first=", *one)}
+		all.Go(func() {
+			worker := exec.CommandContext(t.Context(), program, arguments...) //nolint:gosec // this program
+			worker.Stdout, worker.Stderr = os.Stdout, os.Stderr
+			if err := worker.Run(); err != nil {
+				t.Errorf("worker %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // differ returns the first lines in which two stories differ.

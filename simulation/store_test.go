@@ -53,7 +53,9 @@ func (b *bordered) gone(err error) error {
 
 func (b *bordered) Begin(ctx context.Context, begin *pay.Begin) (begun pay.Begun, err error) {
 	err = b.do(ctx, "begin "+begin.Terms.Amount.String(), func() (err error) {
-		begun, err = b.Store.Begin(ctx, begin)
+		if begun, err = b.Store.Begin(ctx, begin); err == nil {
+			b.begun(begun, b.Store)
+		}
 		return err
 	})
 	return begun, err

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,6 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/payapi"
-	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
@@ -39,18 +39,21 @@ type world struct {
 	sellers   *sellers
 	shared    pay.Store // in memory; nil: each purser has its file
 	nodes     []*node
+	people    *people
 	agents    *node // the machine of the agents, which does not die
 	lives     int   // pursers that were started
 	orders    []*order
 	abandoned []*attempt
+	backup    []byte // the newest; nil: none
 	tasks     sync.WaitGroup
 	log       *slog.Logger
 	peace     atomic.Bool // faults are over
 
 	mu         sync.Mutex
-	signatures map[[32]byte]signature // by digest
-	broken     []string               // rules that do not hold
-	lost       []held                 // of reorganized transfers
+	signatures map[x402.Nonce]signature
+	forgiven   map[x402.Nonce]bool // what a backup need not have
+	broken     []string            // rules that do not hold
+	lost       []held              // of reorganized transfers
 }
 
 // calm reports whether faults are over.
@@ -69,17 +72,19 @@ func (w *world) signed(m pay.Message) {
 	message := m.TypedData().Message
 	value, _ := message["value"].(string)
 	before, _ := message["validBefore"].(string)
+	mark, _ := message["nonce"].(string)
+	nonce, unread := x402.ParseNonce(mark)
 	seconds, err := strconv.ParseInt(before, 10, 64)
 	if err == nil {
 		s.value, err = money.Parse(value)
 	}
-	if err != nil {
+	if err = errors.Join(err, unread); err != nil {
 		w.violated("a signature cannot be read: %v", err)
 	}
 	s.ends = time.Unix(seconds, 0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.signatures[m.Digest] = s
+	w.signatures[nonce] = s
 }
 
 // violated notes that a rule does not hold.
@@ -121,8 +126,8 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	t.Helper()
 	luck := rand.New(rand.NewPCG(seed, 0))
 	w := &world{
-		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"},
-		signatures: map[[32]byte]signature{}, log: slog.New(slog.DiscardHandler),
+		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
+		signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{}, log: slog.New(slog.DiscardHandler),
 	}
 	w.mix = drawMix(luck)
 	w.conductor.say("seed %d: %+v", seed, w.mix)
@@ -160,7 +165,7 @@ func (w *world) start(place int, dir string) *node {
 	o := pay.Options{
 		Store: &bordered{Store: n.store, world: w, node: n}, Wallets: &signing{Wallets: signer.NewLocal(n.store), world: w, node: n},
 		Facilitator: &facilitator{w, n}, Chain: &rpc{world: w, node: n, name: "rpc"}, Clock: n.now, Logger: w.log,
-		Failures: pay.FailureBounds{PerMinute: -1, PerDay: -1},
+		Failures: pay.FailureBounds{PerMinute: -1, PerDay: cmp.Or(w.mix.failures, -1)},
 	}
 	if w.mix.second {
 		o.Second = &rpc{world: w, node: n, name: "rpc_2"}
@@ -197,10 +202,7 @@ func (w *world) populate() {
 	}
 	var customers []customer
 	var first pay.Wallet
-	rules := policy.Policy{MaxPayment: policy.CapOf(money.New(1_000_000))}
-	if w.mix.budget > 0 {
-		rules.MonthlyBudget = policy.CapOf(money.New(w.mix.budget))
-	}
+	rules := w.rules()
 	for i := range w.mix.keys {
 		key, secret, err := b.CreateKey(context.Background(), books.KeyRequest{Label: fmt.Sprint("agent ", i), Policy: &rules})
 		var wallet pay.Wallet
@@ -240,7 +242,9 @@ func (w *world) recover(n *node) {
 	}
 	w.tasks.Go(func() {
 		defer n.working.Store(false)
-		_, _ = n.payer.RecoverOnce(acting(context.Background(), "recovery"))
+		ctx := acting(context.Background(), "recovery")
+		_, _, _ = n.payer.ReconcileOnce(ctx)
+		_, _ = n.payer.RecoverOnce(ctx)
 	})
 }
 
@@ -259,6 +263,11 @@ func (w *world) kill(n *node) {
 		}
 	}
 	w.conductor.say("%s dies", n)
+	w.replace(n, left)
+}
+
+// replace ends a purser and starts one on what a disk has.
+func (w *world) replace(n *node, left image) {
 	n.dead.Store(true)
 	w.conductor.fail(n)
 	synctest.Wait()
@@ -277,6 +286,10 @@ func (w *world) kill(n *node) {
 	next := w.start(n.place, dir)
 	next.skew.Store(n.skew.Load())
 	w.nodes[n.place] = next
+	w.recount(next.store)
+	if left.restored {
+		w.forgive(next)
+	}
 	w.remembers(next)
 }
 

@@ -71,7 +71,7 @@ func drawPermit2(t *rapid.T) x402.Authorization {
 	a.Rail, a.ValidBefore = x402.RailPermit2, max(a.ValidBefore, 1)
 	if rapid.Bool().Draw(t, "upto") {
 		a.Rail = x402.RailUpto
-		copy(a.Facilitator.Bytes(), rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "facilitator"))
+		a.Facilitator = x402.EVMAddress([20]byte(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "facilitator")))
 	}
 	return a
 }

@@ -77,8 +77,9 @@ func (s *seller) writeChallenges() error {
 		return errors.New("base is not a known network")
 	}
 	usdc := base.Assets[0]
-	var payTo x402.Address
-	rand.Read(payTo.Bytes()) // cannot fail
+	var payee [20]byte
+	rand.Read(payee[:]) // cannot fail
+	payTo := x402.EVMAddress(payee)
 	extra := map[string]string{"name": usdc.Name, "version": usdc.Version}
 	v2, err := json.Marshal(map[string]any{
 		"x402Version": 2, "error": "Payment required",

@@ -1,0 +1,139 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	mutated  = flag.String("simulation.mutants", "", "catch the mutants whose names have this in them; all for every one")
+	patience = flag.Int("simulation.patience", 3000, "how many seeds a mutant may survive")
+)
+
+// mutant takes one protection out of the product.
+type mutant struct {
+	name string // the protection
+	file string
+	// old and new are texts of the file. Every old one is replaced.
+	old, new string
+}
+
+// mutants lists one for each protection that docs/design names and the world has a way to need.
+func mutants() []mutant {
+	return []mutant{
+		{"a caller hears of a payment once the journal has it", "boltstore/committer.go", "failpoint.Off(failpoint.Journal)", "true"},
+		{"a torn record of the journal does not count", "boltstore/journal_file.go", "if recordSum(seed, head, r.changes) != binary.BigEndian.Uint32(head[24:]) {", "if false {"},
+		{"the database has the records of earlier epochs", "boltstore/journal_file.go", "if !ok || r.epoch != epoch || r.seq != uint64(len(c.records))+1 {", "if !ok {"},
+		{"an outcome needs the lease's fence", "pay/outcome.go", `held := o.Fence != 0 && p.Lease.Fence == o.Fence && p.Lease.Owner != ""`, "held := true"},
+		{"an outcome is applied once", "pay/outcome.go", "if p.State == Settled {\n\t\tif p.Transaction", "if false {\n\t\tif p.Transaction"},
+		{"only a safe block proves that no money moved", "pay/evidence.go", "over := row.over(t)", "over := !t.Latest.Before(row.ValidBefore())"},
+		{"a lost answer proves nothing", "pay/settle.go", "failpoint.Off(failpoint.Evidence)", "true"},
+		{"\"used already\" is no refusal", "pay/evidence.go", "case !ans.Success && UsedReason(ans.Reason):\n\t\treturn usedClaim(ans.Reason, ans.Raw)", "case !ans.Success && UsedReason(ans.Reason):\n\t\treturn claim{alone: Outcome{Verdict: VerdictVoid, Reason: ans.Reason}}"},
+		{"a refused payment is doubted", "pay/outcome.go", "p.Refused, p.Doubted, p.Reason = true, true, o.Reason", "p.Refused, p.Doubted, p.Reason = true, false, o.Reason"},
+		{"a void payment that was signed is doubted", "pay/evidence.go", "o.Verdict, o.Doubted = VerdictVoid, signed", "o.Verdict, o.Doubted = VerdictVoid, false"},
+		{"a refusal counts for the attempt that made the payment", "pay/evidence.go", "return how == Created || revived == VerdictVoid ||", "return true || revived == VerdictVoid ||"},
+		{"the money of a doubted payment stays reserved", "pay/outcome.go", "fx.Counters = p.release(AtRefused)\n", "fx.Counters = p.release(AtVoid)\n"},
+		{"a hold ends on evidence only", "pay/outcome.go", "at := AtSettled\n", "at := AtSettled | AtEvidence\n"},
+		{"a wallet's balance is shared by its open payments", "pay/judge.go", "if l.Max == nil || failpoint.Off(failpoint.Limits) {", "if true {"},
+		{"a balance counts what has moved since it was read", "pay/reservation.go", `if moved := r.Moved(); moved != "" && r.Release&at != 0 {`, "if false {\n\t\t\tmoved := r.Moved()"},
+		{"a budget counts open payments", "pay/spending.go", "if most.Max() == nil || failpoint.Off(failpoint.Limits) {", "if true {"},
+		{"a repeat gets its earlier payment", "pay/repeat.go", "failpoint.Off(failpoint.Repeats)", "true"},
+		{"a repeat of an unanswered payment gets it", "pay/payment.go", `return p.IdempotencyKey == "" && p.Lives() && !p.Answered`, `return p.IdempotencyKey == "" && p.Lives() && !p.Answered && p.State == Settled`},
+		{"an equal call that comes later while the first waits is a repeat", "pay/caller.go", "return !a.repeats(h.began) && (wrote == 0 || a.number < wrote)", "return true"},
+		{"a redirect of a paid answer buys nothing", "proxy/redirects.go", "wait time.Duration) {\n\tkeyID, started", "wait time.Duration) {\n\tif wait >= 0 {\n\t\treturn\n\t}\n\tkeyID, started"},
+		{"a dispute counts as a failure", "pay/outcome.go", "p.Disputed, p.Reason = true, o.Reason\n\t\t\tfx.Counters = p.fail()", "p.Disputed, p.Reason = true, o.Reason"},
+		{"failures are bounded", "pay/failures.go", "p.Failed = true\n", "p.Failed = true\n\tif p.Failed {\n\t\treturn nil\n\t}\n"},
+		{"a restored store is reconciled before anything is paid", "pay/reconcile.go", "return r.Refusal()", "return nil"},
+		{"a paused key begins nothing", "pay/judge.go", "err = b.Paused.refusal(\"the key\")", "err = nil"},
+		{"an approval is used once", "pay/approval.go", "!a.Used.IsZero()", "false"},
+		{"a dispute takes the spending back", "pay/outcome.go", "e.Corrects = p.EventID", "_ = p.EventID"},
+		{"a settled payment is confirmed with the chain's transaction", "pay/outcome.go", `if o.Transaction != "" && o.Transaction != p.Transaction {
+				if p.Transaction`, `if false {
+				if p.Transaction`},
+	}
+}
+
+// TestMutants takes protections out of purser, one by one. The rules must notice each of them.
+func TestMutants(t *testing.T) {
+	if *mutated == "" {
+		t.Skip("-simulation.mutants=all takes protections out: `make simulate MUTANTS=1`")
+	}
+	for _, m := range mutants() {
+		if *mutated != "all" && !strings.Contains(m.name, *mutated) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			began := time.Now()
+			took, rule := caught(t, m)
+			if took == 0 {
+				t.Errorf("%q survives %d seeds", m.name, *patience)
+				return
+			}
+			t.Logf("%4d seeds, %3.0f s: %s: %s", took, time.Since(began).Seconds(), m.name, rule)
+		})
+	}
+}
+
+var (
+	ran   = regexp.MustCompile(`(\d+) seeds from`)
+	found = regexp.MustCompile(`simulation_test.go:\d+: seed \d+: (.*)`)
+)
+
+// caught builds the simulation with a mutant and returns how many seeds it took to notice it, and the rule that
+// was broken. 0: none did.
+func caught(t *testing.T, m mutant) (seeds int, rule string) {
+	t.Helper()
+	root := filepath.Dir(must(os.Getwd()))
+	path := filepath.Join(root, filepath.FromSlash(m.file))
+	text := string(must(os.ReadFile(path)))
+	if !strings.Contains(text, m.old) {
+		t.Fatalf("%s has no %q", m.file, m.old)
+	}
+	dir := t.TempDir()
+	changed, overlay, program := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
+	write := func(path string, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(changed, []byte(strings.ReplaceAll(text, m.old, m.new)))
+	write(overlay, must(json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})))
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	var said bytes.Buffer
+	play := exec.CommandContext(ctx, program, "-test.run=TestSeeds", "-test.v", "-test.timeout=14m", "-simulation.quiet", "-simulation.first",
+		"-simulation.again=0", fmt.Sprint("-simulation.seeds=", *patience))
+	play.Stdout, play.Stderr = &said, &said
+	err := play.Run()
+	if err == nil {
+		return 0, ""
+	}
+	number, broken := ran.FindStringSubmatch(said.String()), found.FindStringSubmatch(said.String())
+	if number == nil || broken == nil {
+		end := said.String()
+		return 1, "the program ends: " + end[max(0, len(end)-300):]
+	}
+	_, _ = fmt.Sscan(number[1], &seeds)
+	return seeds, broken[1]
+}
+
+// must returns a value, or panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
