@@ -161,8 +161,15 @@ type rpc struct {
 
 var _ pay.Chain = (*rpc)(nil)
 
-// ask crosses the border, and returns the newest block that the service has.
+// ask crosses the border, and returns the newest block that the service has. A service that never fails or lags
+// answers at once.
 func (r *rpc) ask(ctx context.Context, what string) (head uint64, err error) {
+	if r.mix.prompt() {
+		if err = ctx.Err(); r.node.isDead() {
+			err = errDied
+		}
+		return r.chain.head(), err
+	}
 	luck, err := r.conductor.cross(ctx, r.node, r.name+" "+what)
 	if err != nil {
 		return 0, err

@@ -75,5 +75,8 @@ func drawMix(luck *rand.Rand) mix {
 	return m
 }
 
+// prompt reports whether each word of the RPC is right, and comes at once.
+func (m mix) prompt() bool { return m.chainFails+m.chainLags == 0 }
+
 // paid draws what the seller does with a payload.
 func (m mix) paid(luck *rand.Rand) string { return m.treatments[luck.IntN(len(m.treatments))] }

@@ -33,9 +33,9 @@ func (w *world) check() {
 	w.checkWallets()
 }
 
-// checkWallets checks that no wallet has signed for more than it has, where every word of the chain is right.
+// checkWallets checks that no wallet has signed for more than it has, where each word of the RPC is right and comes at once.
 func (w *world) checkWallets() {
-	if w.mix.chainFails+w.mix.chainLags+w.mix.reorganizations+w.mix.jumps > 0 {
+	if !w.mix.prompt() || w.mix.reorganizations+w.mix.jumps > 0 {
 		return
 	}
 	taken := map[x402.Address]money.Amount{}
