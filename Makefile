@@ -105,7 +105,8 @@ kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a doubl
 soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
 
-nodes: build $(BIN)/purser-failpoints ## three pursers on one PostgreSQL, killed and restarted for DURATION; one budget must be spent exactly
+nodes: build $(BIN)/purser-failpoints ## three pursers on one PostgreSQL, killed and restarted for DURATION; one budget must be spent exactly, and histories fit models
+	$(GO) test -count=1 -timeout 10m -v -run 'TestHistories$$' ./pgstore -histories=1m
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run TestNodesAreKilled ./e2e/nodes -nodes.for=$(or $(DURATION),10m) -nodes.restarts=2 $(if $(SEED),-nodes.seed=$(SEED))
 
 upgrade: build $(BIN)/purser-failpoints ## this purser takes the place of the one of commit FROM while customers pay; both stores

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,7 @@ const (
 
 // Three nodes spend from one budget at all doors. A node is killed every few seconds and started again, and the
 // database is killed under load. The budget is spent to the last order and no further. Each order is paid for once at
-// most, and each transfer is in the books.
+// most, and each transfer is in the books. Small budgets are spent meanwhile, and refuse only what has no room.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
 	first := *seed
@@ -63,13 +64,27 @@ func TestNodesAreKilled(t *testing.T) {
 			}
 		})
 	}
+	var smalls [2][]*small // each one is made after the one before
+	for i := range smalls {
+		luck := rand.New(rand.NewPCG(first, uint64(1000+i)))
+		shops.Go(func() {
+			for !full.Load() {
+				if s := w.newSmall(shopping, luck); s != nil {
+					smalls[i] = append(smalls[i], s)
+					w.buyAll(shopping, s, luck.Uint64(), &orders)
+				}
+			}
+		})
+	}
 
 	kills, restarted := 0, 0
 	ends := time.Now().Add(*duration)
 	for began := time.Now(); time.Now().Before(ends); {
 		time.Sleep(between/2 + time.Duration(luck.Int64N(int64(between))))
 		if due := began.Add(*duration * time.Duration(restarted+1) / time.Duration(*restarts+1)); restarted < *restarts && time.Now().After(due) {
+			w.deaths.Add(1)
 			w.database.Restart(t)
+			w.deaths.Add(1)
 			restarted++
 		}
 		w.kill(t, luck.IntN(nodes))
@@ -85,7 +100,7 @@ func TestNodesAreKilled(t *testing.T) {
 
 	// A payment that a kill has left open frees its budget when it is void, and the money is spent again.
 	for {
-		_, chain := w.settle(t)
+		_, chain := w.settle(t, w.customers[0])
 		moved := len(chain.Transfers)
 		if moved > fits {
 			t.Fatalf("%d orders were paid for, and the budget has room for %d", moved, fits)
@@ -104,6 +119,7 @@ func TestNodesAreKilled(t *testing.T) {
 	if orders.Load() >= maxOrders {
 		t.Fatal("there were more orders than their prices allow for")
 	}
+	w.check(t, slices.Concat(smalls[:]...))
 	chain := w.audit(t)
 	if len(chain.Transfers) != fits {
 		t.Errorf("%d orders were paid for, and the budget has room for %d", len(chain.Transfers), fits)

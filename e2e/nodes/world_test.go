@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ type world struct {
 	pursers  []*process.Purser
 	// customers have the deployment's key, each at one of the nodes.
 	customers []*hostile.Customer
+	// deaths counts the beginnings and ends of restarts of the database.
+	deaths atomic.Int64
 }
 
 // newWorld starts nodes with a budget for so many orders.
@@ -116,12 +119,12 @@ func (w *world) insist(ctx context.Context, door hostile.Door, o hostile.Order, 
 	}))
 }
 
-// settle has recovery close all payments, and returns what the books and the chain say.
-func (w *world) settle(t *testing.T) (books hostile.Books, chain hostile.Ledger) {
+// settle has recovery close all payments of a customer, and returns what the books and the chain say.
+func (w *world) settle(t *testing.T, c *hostile.Customer) (books hostile.Books, chain hostile.Ledger) {
 	t.Helper()
 	w.Clock.Until(t, 3*time.Minute, func() string {
 		var err error
-		if books, chain, err = process.ReadAccount(shop.Bounded(t), w.customers[0], w.Chain); err != nil {
+		if books, chain, err = process.ReadAccount(shop.Bounded(t), c, w.Chain); err != nil {
 			return err.Error()
 		}
 		return shop.Open(books)
@@ -132,7 +135,7 @@ func (w *world) settle(t *testing.T) (books hostile.Books, chain hostile.Ledger)
 // audit compares the books with the chain, ends the nodes and checks the database.
 func (w *world) audit(t *testing.T) hostile.Ledger {
 	t.Helper()
-	books, chain := w.settle(t)
+	books, chain := w.settle(t, w.customers[0])
 	found := w.Audit(books, chain, func(uint64) bool { return true })
 	for _, f := range found {
 		t.Error(f)
