@@ -37,7 +37,7 @@ type order struct {
 	ended string // why the agent has given up
 }
 
-// door is where an order is asked for.
+// door names the way by which an order is asked for.
 type door string
 
 const (

@@ -35,7 +35,7 @@ type chain struct {
 	funds map[x402.Address]money.Amount
 	moves []move
 	forks []fork
-	seen  map[x402.Nonce]x402.Signature // of all that anybody has submitted
+	seen  map[x402.Nonce]x402.Signature // by which transfers were made, also those that were taken back
 }
 
 // move is a transfer that the chain has.

@@ -27,9 +27,9 @@ type mix struct {
 	failures int
 	patience time.Duration // the longest time that passes at once
 
-	// Of 100 calls, those that fail.
+	// These count the calls that fail, of 100.
 	chainFails, chainLags, storeFails, signerFails, lineFails, facilitatorFails int
-	// Of 1,000 steps.
+	// These count the steps at which something happens, of 1,000.
 	deaths, reorganizations, jumps, pauses, restores int
 
 	treatments []string

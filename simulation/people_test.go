@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// people pause keys and answer approvals. What they have said is remembered, for the rules.
+// people pause keys and answer approvals. The rules compare payments with their words.
 type people struct {
 	paused   map[string]bool // by key
 	approved map[int]int     // by order: the approvals that no payment has used

@@ -106,7 +106,7 @@ func (w *world) leave() {
 	}
 }
 
-// settleLate has somebody settle a payload that it has kept.
+// settleLate has a seller or facilitator settle a payload that it has kept.
 func (w *world) settleLate() {
 	w.sellers.mu.Lock()
 	kept := w.sellers.held
@@ -119,7 +119,7 @@ func (w *world) settleLate() {
 	w.conductor.say("the seller settles order %d late: %v", orderOf(h.authorization.Value.String()), err)
 }
 
-// reorganize takes back blocks. What was in them may come again.
+// reorganize takes back blocks. Their transfers may come again.
 func (w *world) reorganize() {
 	lost := w.chain.reorganize(1 + w.conductor.luck.Uint64N(safeBlocks-2))
 	w.conductor.say("a reorganization takes %d transfers back", len(lost))
@@ -212,7 +212,7 @@ func (w *world) drain() {
 	w.violated("the world does not come to rest")
 }
 
-// busy reports whether somebody waits for an answer.
+// busy reports whether an agent waits for an answer, or recovery is under way.
 func (w *world) busy() bool {
 	for _, o := range w.orders {
 		if o.running != nil {

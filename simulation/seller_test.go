@@ -36,7 +36,7 @@ func orderOf(value string) int {
 	return n - basePrice
 }
 
-// held is a payload that somebody has got and may still settle.
+// held holds a payload that a seller or facilitator has got and may still settle.
 type held struct {
 	authorization x402.Authorization
 	signature     x402.Signature
@@ -77,6 +77,9 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if !v.calm() && luck.IntN(100) < v.mix.lineFails {
 		v.conductor.say("%s cannot reach the seller", v.node)
+		if luck.IntN(3) == 0 { // or so it seems: the seller has got the payload all the same
+			v.keep(value)
+		}
 		return nil, errors.New("connection refused")
 	}
 	wrote(r.Context())
@@ -85,6 +88,18 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, died
 	}
 	return resp, err
+}
+
+// keep has the seller keep a payload, if there is one.
+func (v *way) keep(value string) {
+	payload, err := x402.DecodePayload(value)
+	if err != nil {
+		return
+	}
+	if a, sig, err := payload.Authorization(); err == nil {
+		v.conductor.say("the seller has order %d paid all the same", orderOf(a.Value.String()))
+		v.sellers.keep(held{a, sig})
+	}
 }
 
 // wrote calls the hooks of a connection on which the request was written.
@@ -240,16 +255,25 @@ func (f *facilitator) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAns
 	if err != nil {
 		return pay.VerifyAnswer{}, err
 	}
-	if !f.calm() && luck.IntN(100) < f.mix.facilitatorFails {
-		return pay.VerifyAnswer{}, errors.New("the facilitator answers 500")
-	}
-	a, _, err := x.Payload.Authorization()
+	a, sig, err := x.Payload.Authorization()
 	if err != nil {
 		return pay.VerifyAnswer{}, err
 	}
+	behind := false
+	if !f.calm() && luck.IntN(100) < f.mix.facilitatorFails {
+		switch luck.IntN(3) {
+		case 0:
+			return pay.VerifyAnswer{}, errors.New("the facilitator answers 500")
+		case 1:
+			f.conductor.say("the facilitator refuses order %d, and keeps the payload", orderOf(a.Value.String()))
+			f.sellers.keep(held{a, sig})
+			return pay.VerifyAnswer{Reason: "insufficient_funds"}, nil
+		}
+		behind = true // its node is
+	}
 	f.chain.mu.Lock()
 	defer f.chain.mu.Unlock()
-	if f.chain.used(a) != nil {
+	if f.chain.used(a) != nil && !behind {
 		return pay.VerifyAnswer{Reason: "invalid_exact_evm_nonce_already_used"}, nil
 	}
 	return pay.VerifyAnswer{Valid: true}, nil
@@ -266,7 +290,7 @@ func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAns
 	}
 	what := "moves the money"
 	if !f.calm() && luck.IntN(100) < f.mix.facilitatorFails {
-		what = []string{"moves the money, and its answer is lost", "keeps the payload", "fails", "refuses"}[luck.IntN(4)]
+		what = []string{"moves the money, and its answer is lost", "keeps the payload", "fails", "refuses", "refuses, and keeps the payload"}[luck.IntN(5)]
 	}
 	f.conductor.say("%s has the facilitator settle order %d, and it %s", f.node, orderOf(a.Value.String()), what)
 	answer, err := pay.SettleAnswer{Reason: "invalid_exact_evm_transaction_simulation_failed"}, error(nil)
@@ -276,6 +300,8 @@ func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAns
 		err = errLost
 	case "fails":
 		err = errLost
+	case "refuses, and keeps the payload":
+		f.sellers.keep(held{a, sig})
 	case "refuses":
 	default:
 		transaction, failed := f.chain.settle(a, sig)

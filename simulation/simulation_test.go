@@ -117,9 +117,11 @@ func share(t *testing.T) {
 	program := must(os.Executable())
 	var all sync.WaitGroup
 	for i := range *workers {
-		arguments := []string{"-test.run=^TestSeeds$", "-test.timeout=0", fmt.Sprint("-simulation.seed=", *first+uint64(i)), fmt.Sprint("-simulation.step=", *workers),
+		arguments := []string{
+			"-test.run=^TestSeeds$", "-test.timeout=0", fmt.Sprint("-simulation.seed=", *first+uint64(i)), fmt.Sprint("-simulation.step=", *workers),
 			fmt.Sprint("-simulation.seeds=", (*seeds+*workers-1-i) / *workers), fmt.Sprint("-simulation.again=", *again),
-			fmt.Sprint("-simulation.quiet=", *quiet), fmt.Sprint("-simulation.first=", *one)}
+			fmt.Sprint("-simulation.quiet=", *quiet), fmt.Sprint("-simulation.first=", *one),
+		}
 		all.Go(func() {
 			worker := exec.CommandContext(t.Context(), program, arguments...) //nolint:gosec // this program
 			worker.Stdout, worker.Stderr = os.Stdout, os.Stderr

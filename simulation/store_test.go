@@ -9,7 +9,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// bordered is a store behind a border. What decides about money waits there twice: on its way, and with its
+// bordered is a store behind a border. Calls that decide about money wait there twice: on their way, and with their
 // answer. Other calls fail only when their purser is dead.
 type bordered struct {
 	pay.Store

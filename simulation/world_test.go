@@ -53,13 +53,12 @@ type world struct {
 	signatures map[x402.Nonce]signature
 	forgiven   map[x402.Nonce]bool // what a backup need not have
 	broken     []string            // rules that do not hold
-	lost       []held              // of reorganized transfers
 }
 
 // calm reports whether faults are over.
 func (w *world) calm() bool { return w.peace.Load() }
 
-// signature holds what a wallet has signed, and so may be moved by anybody until it ends.
+// signature holds the amount that a wallet has signed away. Its payee may move that until it ends.
 type signature struct {
 	from  x402.Address
 	value money.Amount
@@ -157,8 +156,7 @@ func (w *world) start(place int, dir string) *node {
 			})
 		}
 		if err != nil {
-			w.violated("a purser does not open its store: %v", err)
-			w.t.Fatal(err)
+			w.t.Fatalf("a purser does not open its store: %v", err)
 		}
 		n.store = n.bolt
 	}
