@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/x402"
@@ -44,6 +45,8 @@ const (
 	proxyDoor  door = "proxy"
 	payerDoor  door = "REST, settled by purser"
 	sellerDoor door = "REST, settled by the seller"
+	// operatorDoor takes withdrawals. They keep no limits of the key.
+	operatorDoor door = "an operator's order"
 )
 
 // attempt is one try.
@@ -112,6 +115,8 @@ func (w *world) try(o *order, n *node) {
 			a.result <- got
 		case sellerDoor:
 			a.result <- w.payItself(ctx, a)
+		case operatorDoor:
+			a.result <- w.withdraw(ctx, a)
 		}
 	})
 }
@@ -197,6 +202,26 @@ func (w *world) payItself(ctx context.Context, a *attempt) outcome {
 		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receipt})
 	}
 	return outcome{status: resp.StatusCode, body: string(text), err: err}
+}
+
+// withdraw moves money out of the key's wallet by an operator's order.
+func (w *world) withdraw(ctx context.Context, a *attempt) outcome {
+	o := a.order
+	to, err := x402.ParseAddress(sellerAddress)
+	if err != nil {
+		return outcome{err: err}
+	}
+	out, err := a.node.payer.Withdraw(ctx, pay.Order{
+		Wallet: w.wallets[o.key.ID], To: to, Identity: pay.HashOf("withdrawal", o.path),
+		Draw: func(pay.Holdings) (money.Amount, error) { return money.New(priceOf(o.number)), nil },
+	})
+	switch {
+	case err != nil:
+		return outcome{err: err}
+	case out.Payment.State != pay.Settled:
+		return outcome{status: http.StatusAccepted, reason: string(out.Payment.State)}
+	}
+	return outcome{status: http.StatusOK}
 }
 
 // wire carries an answer to an agent that is still there.

@@ -50,7 +50,7 @@ func drawMix(luck *rand.Rand) mix {
 		chainFails: some(40), chainLags: some(40), storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
 		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8),
 	}
-	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor}}[luck.IntN(4)]
+	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor, operatorDoor}}[luck.IntN(4)]
 	if luck.IntN(2) == 0 {
 		m.shared, m.nodes = true, 1+luck.IntN(3)
 	}

@@ -79,7 +79,7 @@ func (w *world) answer() {
 
 // begun checks a payment that a store has begun against the word of people, and the bound of failures.
 func (w *world) begun(b pay.Begun, s pay.Store) {
-	if b.How != pay.Created || b.Payment == nil {
+	if b.How != pay.Created || b.Payment == nil || b.Payment.Withdraws() {
 		return
 	}
 	w.checkFailures(b.Payment, s)

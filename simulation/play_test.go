@@ -24,44 +24,46 @@ func (w *world) play() {
 	w.tasks.Wait()
 }
 
-// step draws what happens next.
+// step draws an event.
 func (w *world) step() {
-	c := w.conductor
-	luck := c.luck
-	switch draw := luck.IntN(1000); {
-	case draw < w.mix.deaths:
-		w.kill(w.nodes[luck.IntN(len(w.nodes))])
-	case draw < 30+w.mix.reorganizations && draw >= 30:
-		w.reorganize()
-	case draw < 60+w.mix.jumps && draw >= 60:
-		w.jump(w.nodes[luck.IntN(len(w.nodes))])
-	case draw < 90+w.mix.pauses && draw >= 90:
-		w.pause()
-	case draw < 120 && draw >= 118:
-		w.takeBackup(w.nodes[luck.IntN(len(w.nodes))])
-	case draw < 125+w.mix.restores && draw >= 125:
-		w.restore(w.nodes[luck.IntN(len(w.nodes))])
-	case draw < 118 && draw >= 110:
-		w.answer()
-	case draw < 150:
-		w.pass(luck.Int64N(int64(w.mix.patience)))
-	case draw < 200:
-		w.recover(w.nodes[luck.IntN(len(w.nodes))])
-	case draw < 240:
-		w.settleLate()
-	case draw < 300:
-		w.leave()
-	case draw < 420:
-		w.askForSomething()
-	default:
-		if calls := c.waiting(); len(calls) > 0 {
-			call := calls[luck.IntN(len(calls))]
-			c.say("%s, %s: %s", call.node, call.actor, call.place)
-			c.letGo(call)
+	luck, one := w.conductor.luck, func(do func(*node)) func() {
+		return func() { do(w.nodes[w.conductor.luck.IntN(len(w.nodes))]) }
+	}
+	events := []struct {
+		weight int // of 1,000; calls go on in the rest
+		happen func()
+	}{
+		{w.mix.deaths, one(w.kill)},
+		{w.mix.reorganizations, w.reorganize},
+		{w.mix.jumps, one(w.jump)},
+		{w.mix.pauses, w.pause},
+		{w.mix.restores, one(w.restore)},
+		{2, one(w.takeBackup)},
+		{10, w.answer},
+		{30, func() { w.pass(luck.Int64N(int64(w.mix.patience))) }},
+		{50, one(w.recover)},
+		{40, w.settleLate},
+		{60, w.leave},
+		{120, w.askForSomething},
+	}
+	draw := luck.IntN(1000)
+	for _, e := range events {
+		if draw -= e.weight; draw < 0 {
+			e.happen()
 			return
 		}
-		w.pass(luck.Int64N(int64(time.Second)))
 	}
+	if calls := w.conductor.waiting(); len(calls) > 0 {
+		w.goOn(calls[luck.IntN(len(calls))])
+		return
+	}
+	w.pass(luck.Int64N(int64(time.Second)))
+}
+
+// goOn lets a call go on, and says so.
+func (w *world) goOn(call *crossing) {
+	w.conductor.say("%s, %s: %s", call.node, call.actor, call.place)
+	w.conductor.letGo(call)
 }
 
 // tick keeps steps apart in time: timers that are set in different steps must not fire at one moment, because the
@@ -199,8 +201,7 @@ func (w *world) drain() {
 		w.check()
 		calls := w.conductor.waiting()
 		if len(calls) > 0 {
-			w.conductor.say("%s, %s: %s", calls[0].node, calls[0].actor, calls[0].place)
-			w.conductor.letGo(calls[0])
+			w.goOn(calls[0])
 			w.tick()
 			continue
 		}

@@ -18,7 +18,9 @@ func (w *world) check() {
 	for _, m := range w.chain.moved() {
 		n := orderOf(m.authorization.Value.String())
 		per[n]++
-		spent[w.keyOf(n)] += priceOf(n)
+		if o := w.orderOf(n); o != nil && o.door != operatorDoor {
+			spent[o.key.ID] += priceOf(n)
+		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(per)) {
 		if per[n] > 1 {
@@ -67,7 +69,7 @@ func (w *world) checkFailures(next *pay.Payment, s pay.Store) {
 	failed := 0
 	for _, p := range w.rows(s) {
 		sameDay := p.Created.UTC().Format(time.DateOnly) == next.Created.UTC().Format(time.DateOnly)
-		if p.KeyID == next.KeyID && sameDay && (p.State == pay.Void || p.Refused || p.Unresolved || p.Disputed) {
+		if p.KeyID == next.KeyID && sameDay && !p.Withdraws() && (p.State == pay.Void || p.Refused || p.Unresolved || p.Disputed) {
 			failed++
 		}
 	}
@@ -76,14 +78,13 @@ func (w *world) checkFailures(next *pay.Payment, s pay.Store) {
 	}
 }
 
-// keyOf returns the id of the key that asked for an order.
-func (w *world) keyOf(number int) string {
-	for _, o := range w.orders {
-		if o.number == number {
-			return o.key.ID
-		}
+// orderOf returns an order by its number; nil: there is none.
+func (w *world) orderOf(number int) *order {
+	i := slices.IndexFunc(w.orders, func(o *order) bool { return o.number == number })
+	if i < 0 {
+		return nil
 	}
-	return ""
+	return w.orders[i]
 }
 
 // rows lists the payments of a store.

@@ -34,8 +34,8 @@ func (b *bordered) do(ctx context.Context, what string, run func() error) error 
 	return result
 }
 
-// orderOf returns the price of a payment, which tells the order that it is for.
-func (b *bordered) orderOf(id string) string {
+// priceOf returns the price of a payment, which tells the order that it is for.
+func (b *bordered) priceOf(id string) string {
 	p, err := b.Store.Payment(context.Background(), id)
 	if err != nil {
 		return "?"
@@ -62,7 +62,7 @@ func (b *bordered) Begin(ctx context.Context, begin *pay.Begin) (begun pay.Begun
 }
 
 func (b *bordered) Acquire(ctx context.Context, id, owner string, now, until time.Time) (p *pay.Payment, err error) {
-	err = b.do(ctx, "acquire "+b.orderOf(id), func() (err error) {
+	err = b.do(ctx, "acquire "+b.priceOf(id), func() (err error) {
 		p, err = b.Store.Acquire(ctx, id, owner, now, until)
 		return err
 	})
@@ -70,11 +70,11 @@ func (b *bordered) Acquire(ctx context.Context, id, owner string, now, until tim
 }
 
 func (b *bordered) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
-	return b.do(ctx, "renew "+b.orderOf(id), func() error { return b.Store.Renew(ctx, id, fence, until) })
+	return b.do(ctx, "renew "+b.priceOf(id), func() error { return b.Store.Renew(ctx, id, fence, until) })
 }
 
 func (b *bordered) Record(ctx context.Context, o pay.Outcome) (p *pay.Payment, e pay.Effects, err error) {
-	err = b.do(ctx, "record "+b.orderOf(o.PaymentID)+" "+string(o.Verdict), func() (err error) {
+	err = b.do(ctx, "record "+b.priceOf(o.PaymentID)+" "+string(o.Verdict), func() (err error) {
 		p, e, err = b.Store.Record(ctx, o)
 		return err
 	})

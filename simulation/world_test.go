@@ -40,8 +40,9 @@ type world struct {
 	shared    pay.Store // in memory; nil: each purser has its file
 	nodes     []*node
 	people    *people
-	agents    *node // the machine of the agents, which does not die
-	lives     int   // pursers that were started
+	wallets   map[string]pay.Wallet // by key
+	agents    *node                 // the machine of the agents, which does not die
+	lives     int                   // pursers that were started
 	orders    []*order
 	abandoned []*attempt
 	backup    []byte // the newest; nil: none
@@ -125,7 +126,7 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	t.Helper()
 	luck := rand.New(rand.NewPCG(seed, 0))
 	w := &world{
-		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
+		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(), wallets: map[string]pay.Wallet{},
 		signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{}, log: slog.New(slog.DiscardHandler),
 	}
 	w.mix = drawMix(luck)
@@ -212,6 +213,7 @@ func (w *world) populate() {
 		}
 		w.chain.funds[*wallet.Address] = money.New(basePrice * uint64(2+w.conductor.luck.IntN(20)))
 		customers = append(customers, customer{key, secret})
+		w.wallets[key.ID] = wallet
 		if i == 0 {
 			first = wallet
 		} else if w.mix.lent {
