@@ -55,8 +55,9 @@ type attempt struct {
 	node  *node
 	began time.Time
 	leave context.CancelFunc
-	// deaf: the agent has gone, and purser does not know.
-	deaf   bool
+	// deaf: the agent has gone, and purser does not know. served: it has the goods, and tells purser of the receipt.
+	deaf, served bool
+
 	result chan outcome
 }
 
@@ -198,7 +199,11 @@ func (w *world) payItself(ctx context.Context, a *attempt) outcome {
 		return outcome{err: err}
 	}
 	text, err := io.ReadAll(resp.Body)
-	if receipt := resp.Header.Get(x402.HeaderResponse); receipt != "" {
+	receipt := resp.Header.Get(x402.HeaderResponse)
+	w.mu.Lock()
+	a.served = receipt != "" && !a.deaf && ctx.Err() == nil
+	w.mu.Unlock()
+	if w.isServed(a) { // an agent that has given up has no answer to report
 		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receipt})
 	}
 	return outcome{status: resp.StatusCode, body: string(text), err: err}
@@ -259,7 +264,7 @@ func (w *world) gather() {
 			w.conclude(o, got)
 		default:
 			if a.node.isDead() {
-				o.running = nil
+				o.running, o.done = nil, w.isServed(a)
 				w.conductor.say("order %d lost its connection", o.number)
 			}
 		}
@@ -298,7 +303,7 @@ func (w *world) follow(o *order, location string) {
 // giveUpWaiting has an agent stop waiting for an answer. purser hears of it, or not.
 func (w *world) giveUpWaiting(a *attempt, deaf bool) {
 	w.conductor.say("order %d is not waited for any more, deaf %t", a.order.number, deaf)
-	a.order.running = nil
+	a.order.running, a.order.done = nil, w.isServed(a)
 	if deaf {
 		w.mu.Lock()
 		a.deaf = true
@@ -309,6 +314,12 @@ func (w *world) giveUpWaiting(a *attempt, deaf bool) {
 		return
 	}
 	a.leave()
+}
+
+func (w *world) isServed(a *attempt) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.served
 }
 
 func (w *world) isDeaf(a *attempt) bool {

@@ -127,7 +127,7 @@ var errLost = errors.New("connection reset by peer")
 func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Response, error) {
 	order, err := strconv.Atoi(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 	if err != nil {
-		return response(r, http.StatusNotFound, nil, "no such order"), nil
+		return response(r, http.StatusNotFound, "no such order"), nil
 	}
 	if value == "" {
 		return v.ask(r, order, ""), nil
@@ -170,9 +170,9 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 		case movesAndAsks:
 			return v.ask(r, order, ""), nil
 		case movesAndFails:
-			return response(r, http.StatusBadGateway, nil, "bad gateway"), nil
+			return response(r, http.StatusBadGateway, "bad gateway"), nil
 		case movesAndLeads:
-			return response(r, http.StatusSeeOther, http.Header{"Location": {"/more/" + strconv.Itoa(order)}}, ""), nil
+			return response(r, http.StatusSeeOther, "", "Location", "/more/"+strconv.Itoa(order)), nil
 		}
 	}
 	switch what {
@@ -181,7 +181,7 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	case refuses:
 		return v.ask(r, order, "insufficient_funds"), nil
 	case fails:
-		return response(r, http.StatusInternalServerError, nil, "error"), nil
+		return response(r, http.StatusInternalServerError, "error"), nil
 	}
 	return nil, errLost
 }
@@ -216,11 +216,11 @@ func challengeOf(order int, url, reason string) string {
 }
 
 func (v *way) ask(r *http.Request, order int, reason string) *http.Response {
-	return response(r, http.StatusPaymentRequired, http.Header{x402.HeaderRequired: {challengeOf(order, r.URL.String(), reason)}}, "{}")
+	return response(r, http.StatusPaymentRequired, "{}", x402.HeaderRequired, challengeOf(order, r.URL.String(), reason))
 }
 
 func (v *way) deliver(r *http.Request, order int, transaction string) *http.Response {
-	return response(r, http.StatusOK, http.Header{x402.HeaderResponse: {receiptOf(transaction)}}, fmt.Sprintf("goods %d", order))
+	return response(r, http.StatusOK, fmt.Sprintf("goods %d", order), x402.HeaderResponse, receiptOf(transaction))
 }
 
 // receiptOf returns a receipt as a header's value.
@@ -229,11 +229,13 @@ func receiptOf(transaction string) string {
 	return base64.StdEncoding.EncodeToString(receipt)
 }
 
-func response(r *http.Request, status int, h http.Header, body string) *http.Response {
-	if h == nil {
-		h = http.Header{}
-	}
+// response makes an answer, with pairs of header names and values.
+func response(r *http.Request, status int, body string, header ...string) *http.Response {
+	h := http.Header{}
 	h.Set("Content-Type", "text/plain")
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
 	return &http.Response{
 		StatusCode: status, Status: strconv.Itoa(status) + " " + http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
