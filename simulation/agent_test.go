@@ -26,8 +26,9 @@ type order struct {
 	idem   string // idempotency key; ""
 	door   door
 	posts  bool
-	lies   bool   // its agent posts an invented receipt
-	path   string // where a redirect has led
+	lies   bool // its agent posts an invented receipt
+	path   string
+	led    time.Time // when a redirect led here; zero: none did
 
 	began   time.Time
 	tries   int
@@ -84,12 +85,17 @@ func (o outcome) String() string {
 // purchase (pay.RepeatGrace).
 const insistence = 100 * time.Second
 
+// following bounds the time in which an agent follows a redirect: purser remembers it for a minute.
+const following = 55 * time.Second
+
 // mayTry reports whether a further try still is the same request.
 func (o *order) mayTry() bool {
 	switch {
 	case o.done || o.ended != "" || o.running != nil || time.Now().Before(o.quiet):
 		return false
 	case o.lies && o.tries > 0: // an invented receipt says that the order was answered: a further one is a new purchase
+		return false
+	case !o.led.IsZero() && time.Since(o.led) > following:
 		return false
 	case o.idem != "":
 		return true
@@ -295,7 +301,7 @@ func (w *world) follow(o *order, location string) {
 			at = to.Path
 		}
 	}
-	next := &order{number: o.number, key: o.key, secret: o.secret, door: proxyDoor, path: at, idem: o.idem}
+	next := &order{number: o.number, key: o.key, secret: o.secret, door: proxyDoor, path: at, idem: o.idem, led: time.Now()}
 	w.orders = append(w.orders, next)
 	w.conductor.say("order %d is led to %s", o.number, at)
 }

@@ -228,7 +228,7 @@ func (w *world) populate() {
 		o := &order{number: i, key: c.key, secret: c.secret, path: fmt.Sprintf("/buy/%d", i), door: w.mix.doors[luck.IntN(len(w.mix.doors))]}
 		o.posts = o.door == proxyDoor && luck.IntN(3) == 0
 		o.lies = o.door == sellerDoor && luck.IntN(100) < w.mix.lies
-		if luck.IntN(100) < w.mix.keyed {
+		if luck.IntN(100) < w.mix.keyed && o.door != operatorDoor {
 			o.idem = fmt.Sprintf("order-%d", i)
 		}
 		w.orders = append(w.orders, o)
