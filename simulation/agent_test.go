@@ -194,6 +194,9 @@ func (w *world) payItself(ctx context.Context, a *attempt) outcome {
 	}
 	if o.lies {
 		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receiptOf(fmt.Sprintf("0x%064x", o.number+1))})
+		if o.number%2 == 0 {
+			return outcome{status: http.StatusPaymentRequired, reason: "never sent"}
+		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, seller+o.path, nil)
 	if err != nil {
