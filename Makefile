@@ -64,8 +64,8 @@ test-go: ## unit, property and integration tests
 	$(call timed,$(GOTEST) -race $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move -e /simulation))
 
 # Without the race detector: a seed decides the order of everything.
-test-simulation: ## 300 seeds of the simulation
-	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300)
+test-simulation: ## 300 seeds of the simulation, and a mutant that it must notice
+	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300; cd simulation; ../$(BIN)/simulation.test -test.v -test.run=TestMutants)
 
 simulate: ## pursers, a disk, a chain and sellers in one process, by a seed: SEEDS of them, or the story of one SEED; MUTANTS=1 takes protections out
 	@mkdir -p $(BIN)
@@ -110,6 +110,7 @@ nodes: build $(BIN)/purser-failpoints ## three pursers on one PostgreSQL, killed
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run TestNodesAreKilled ./e2e/nodes -nodes.for=$(or $(DURATION),10m) -nodes.restarts=2 $(if $(SEED),-nodes.seed=$(SEED))
 
 upgrade: build $(BIN)/purser-failpoints ## this purser takes the place of the one of commit FROM while customers pay; both stores
+	@[ -n "$(FROM)" ] || { echo "make upgrade FROM=COMMIT: which purser comes before this one?" >&2; exit 2; }
 	rm -rf $(BIN)/older && mkdir -p $(BIN)/older && git archive $(FROM) | tar -x -C $(BIN)/older
 	$(GO) build -C $(BIN)/older -tags failpoints -o ../purser-older ./cmd/purser
 	mv $(BIN)/older/xcaddy.Caddyfile $(BIN)/older.Caddyfile && rm -rf $(BIN)/older

@@ -88,7 +88,7 @@ func TestSeeds(t *testing.T) {
 		r := run(t, fmt.Sprint("seed ", seed), seed)
 		count, moves, lives = count+1, moves+r.moves, lives+r.lives
 		if *tell || len(r.broken) > 0 && !*quiet {
-			fmt.Printf("the story of seed %d\n%s", seed, r.story)
+			fmt.Printf("the story of seed %d, which `make simulate SEED=%d` tells again\n%s", seed, seed, r.story)
 		}
 		for _, b := range r.broken {
 			t.Errorf("seed %d: %s", seed, b)

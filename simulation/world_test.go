@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -126,8 +127,9 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	t.Helper()
 	luck := rand.New(rand.NewPCG(seed, 0))
 	w := &world{
-		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(), wallets: map[string]pay.Wallet{},
-		signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{}, log: slog.New(slog.DiscardHandler),
+		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, log: slog.New(slog.DiscardHandler),
+		chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
+		wallets: map[string]pay.Wallet{}, signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{},
 	}
 	w.mix = drawMix(luck)
 	w.conductor.say("seed %d: %+v", seed, w.mix)
@@ -296,14 +298,12 @@ func (w *world) replace(n *node, left image) {
 // atStore lists the calls of a purser that wait on their way to the store.
 func (w *world) atStore(n *node) (list []*crossing) {
 	for _, c := range w.conductor.waiting() {
-		if c.node == n && len(c.place) > 6 && c.place[:6] == "store " && !hasPrefix(c.place, "store answers") {
+		if c.node == n && strings.HasPrefix(c.place, "store ") && !strings.HasPrefix(c.place, "store answers") {
 			list = append(list, c)
 		}
 	}
 	return list
 }
-
-func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
 
 // bury ends what a purser still runs.
 func (w *world) bury(n *node) {

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,8 +24,8 @@ import (
 )
 
 var (
-	older  = flag.String("upgrade.from", "", "the older program, a test build; tests need it")
-	config = flag.String("upgrade.config", "", "the Caddyfile that the older program was shipped with")
+	older  = flag.String("upgrade.from", "", "the older program, a test build; without it, this purser comes before itself")
+	config = flag.String("upgrade.config", "", "the Caddyfile that the older program was shipped with; default: this one")
 )
 
 const (
@@ -42,24 +43,14 @@ func TestMain(m *testing.M) {
 	os.Exit(process.Main(m, 2))
 }
 
-// needsOlder skips a test without an older program.
-func needsOlder(t *testing.T) {
-	t.Helper()
-	if *older == "" {
-		t.Skip("-upgrade.from names no older program: `make upgrade FROM=COMMIT` builds one")
-	}
-}
-
 func TestOlderDatabaseInOneFile(t *testing.T) {
 	t.Parallel()
-	needsOlder(t)
 	p := pursues(t)
 	p.Check(t)
 }
 
 func TestOlderDatabaseInPostgreSQL(t *testing.T) {
 	t.Parallel()
-	needsOlder(t)
 	database := pgtest.Start(t)
 	pursues(t, "PURSER_STORE=postgres", "DATABASE_URL="+database.URL)
 	store, err := pgstore.Open(shop.Bounded(t), pgstore.Options{URL: database.URL, MasterKey: shop.MasterKey()})
@@ -76,9 +67,10 @@ func TestOlderDatabaseInPostgreSQL(t *testing.T) {
 func pursues(t *testing.T, settings ...string) *process.Purser {
 	t.Helper()
 	s := shop.New(t, process.NewClock(t), validity)
-	p := process.NewPurser(t, *older, filepath.Join(t.TempDir(), "data"),
+	newer := process.Program(t, process.Failpoints)
+	p := process.NewPurser(t, cmp.Or(*older, newer), filepath.Join(t.TempDir(), "data"),
 		s.Settings(append(settings, "PURSER_DAILY_BUDGET=1000000", "PURSER_MONTHLY_BUDGET=1000000")...)...)
-	p.Config = *config
+	p.Config = cmp.Or(*config, p.Config)
 	p.Start(t)
 	customers, doors := s.Enroll(t, p, money.New(funds)), slices.Concat(shop.Doors(), shop.Doors())
 
@@ -111,7 +103,7 @@ func pursues(t *testing.T, settings ...string) *process.Purser {
 	}
 	wait(before)
 	p.Kill()
-	p.Binary = process.Program(t, process.Failpoints)
+	p.Binary = newer
 	p.Start(t)
 	wait(delivered.Load() + after)
 	full.Store(true)
