@@ -154,9 +154,9 @@ func TestWhatIfIsBounded(t *testing.T) {
 	if got.Payments != 8 || got.Declined.Count != 8 {
 		t.Errorf("of 8: %+v", got)
 	}
-	got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 8, Reading: -time.Second, Whole: -time.Second}))
-	if got.Payments != 0 {
-		t.Errorf("without time: %+v", got)
+	got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, start, limits.Bounds{Most: 9, Reading: -time.Second, Whole: -time.Second}))
+	if got.Payments != 8 || got.Declined.Count != 8 || !got.From.IsZero() || !got.Until.IsZero() {
+		t.Errorf("of a page that took all the time: %+v", got)
 	}
 	if got = must(limits.Replay(t.Context(), w.payer, w.key, &pol, w.chain.clock(), limits.Bounds{})); got.Payments != 0 || got.Declined.Count != 0 {
 		t.Errorf("of no payments: %+v", got)
