@@ -234,9 +234,9 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	return err
 }
 
-// KeyTag marks the nonces of a key.
-func (d *DB) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
-	return codec.KeyTag(d.vault.Load().Derive, keyID, seed)
+// NonceTag marks the nonces of a key or of a withdrawal.
+func (d *DB) NonceTag(of string, seed pay.NonceSeed) pay.NonceSeed {
+	return codec.NonceTag(d.vault.Load().Derive, of, seed)
 }
 
 // noncesOf derives the nonces of an idempotency key.

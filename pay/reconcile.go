@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -164,7 +165,12 @@ func reconciled(v BeginView, how How) error {
 
 // found makes the row of a payment that only the chain tells of. It counts as spent by the key on
 // the day of its block. Its task and host are not known, so that budgets of hosts do not see it.
-func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payment {
+// A withdrawal counts for no key, and equal orders get it.
+func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthorization) (*Payment, error) {
+	k, err := p.payerOf(ctx, w, u.Nonce)
+	if err != nil {
+		return nil, err
+	}
 	at := u.Block.Time.UTC()
 	row := &Payment{
 		ID: idOf("payment", at, a, u), KeyID: k.ID, OrganizationID: k.OrganizationID,
@@ -175,11 +181,16 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 		Reason: "found on the chain after the books were restored from a backup", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
 	}
+	if of := p.withdrawn(w, u); of != (Hash{}) {
+		row.Door, row.RequestURL, row.Host = policy.DoorOperator, WithdrawalURL+u.To.String(), withdrawalHost
+		row.Identity, row.Fingerprint, row.Answered = of, of, false
+		return row, nil
+	}
 	if !k.Operator {
 		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: money.New(1), Release: ReleasePlace}}
 	}
 	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(k.ID, row.Currency, at)))
-	return row
+	return row, nil
 }
 
 func schemeOf(r x402.Rail) string {

@@ -352,11 +352,11 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 					continue
 				}
 				w := byAddress[u.From]
-				k, err := p.payerOf(ctx, w, u.Nonce)
+				found, err := p.found(ctx, w, a, u)
 				if err != nil {
 					return 0, err
 				}
-				step.Found = append(step.Found, p.found(k, w, a, u))
+				step.Found = append(step.Found, found)
 			}
 			for _, u := range answer.Unexplained {
 				step.Strange = append(step.Strange, fmt.Sprintf(

@@ -81,7 +81,7 @@ func (b *Begin) awaited(v BeginView, identity Hash) (Begun, bool, error) {
 // serve says how a living earlier payment answers this call.
 func (b *Begin) serve(p *Payment) Begun {
 	switch {
-	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
+	case p.State == Settled && (b.IdempotencyKey != "" && !b.Resend || p.Reconciled): // the latter has no payload
 		return Begun{How: Stored, Payment: p}
 	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Gripped != nil && b.Gripped(p.ID):
 		return Begun{How: Busy, Payment: p}

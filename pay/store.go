@@ -57,9 +57,9 @@ type Store interface {
 	// SetWorld records a network's genesis hash if no world is recorded, and returns that in force.
 	SetWorld(ctx context.Context, network, genesis string) (string, error)
 
-	// KeyTag marks the nonces of a key that begin with a seed. It is made with a secret of the store, so
-	// outsiders see no likeness, and it is the same in a store restored from a backup.
-	KeyTag(keyID string, seed NonceSeed) NonceSeed
+	// NonceTag marks the nonces of a key, or of equal withdrawals, that begin with a seed. It is made with a secret
+	// of the store, so outsiders see no likeness, and it is the same in a store restored from a backup.
+	NonceTag(of string, seed NonceSeed) NonceSeed
 }
 
 // Waking is a further method of a [Store] that several nodes share.

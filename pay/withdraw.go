@@ -26,10 +26,9 @@ const WithdrawalURL = "withdraw:"
 type Order struct {
 	Wallet Wallet // a deleted one can be emptied, too
 	To     x402.Address
-	// Identity recognizes an equal order.
-	Identity Hash
-	// All: the order is for all that is free, and a free amount is money that an earlier one did not have.
-	All bool
+	// Amount is in the smallest unit of the network's asset; nil: all that is free. A free amount is money that an
+	// earlier order of all did not have.
+	Amount *money.Amount
 	// Again: an earlier, equal order that has settled is another one. One that may not have moved its
 	// money yet is driven on all the same.
 	Again bool
@@ -37,6 +36,15 @@ type Order struct {
 	Sign bool
 	// Draw decides how much moves, on each try, or why nothing may.
 	Draw func(Holdings) (money.Amount, error)
+}
+
+// withdrawalIdentity recognizes equal orders; amount is nil for all that is free.
+func withdrawalIdentity(walletID string, to x402.Address, amount *money.Amount) Hash {
+	of := "all"
+	if amount != nil {
+		of = amount.String()
+	}
+	return HashOf("withdrawal", walletID, to.String(), of)
 }
 
 // Withdrawn says what became of a withdrawal.
@@ -127,7 +135,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	// transfer can come that the books do not know.
 	c := choice{wallet: o.Wallet, network: n, asset: h.Asset, validity: MaxValidity}
 	amount, declined := o.Draw(h)
-	if o.All && declined == nil {
+	if o.Amount == nil && declined == nil {
 		r.Anew = true // there is money that the earlier order did not have
 	}
 	if declined == nil {
@@ -137,7 +145,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 		c.requirement = r.Challenge.Accepts[0]
 	}
 	t := Terms{Settlement: r.Settlement, Network: c.network.Name, Scheme: "exact", Asset: c.asset.Address, PayTo: o.To, Amount: amount}
-	of := o.Identity
+	of := withdrawalIdentity(o.Wallet.ID, o.To, o.Amount)
 	// An equal order that comes while the first one is at work is the same.
 	b.CallIdentity = CallIdentity{KeyID: r.Key.ID, Fingerprint: of, Identity: of, Terms: t, Anew: r.Anew, Gripped: p.gripped}
 	b.Judgement = Judgement{Declined: declined, Unpaused: true}
@@ -150,7 +158,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	}
 	c.id, c.offer = read.id, r.Challenge.Offer(0)
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())
-	row.Host = withdrawalHost
+	row.Host, row.Authorization.Nonce = withdrawalHost, p.newNonce(string(of[:]))
 	b.New = row
 	once := money.New(1)
 	undecided := Limit{

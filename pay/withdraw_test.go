@@ -167,6 +167,45 @@ func TestEqualWithdrawalIsARepeatUnlessSaidOtherwise(t *testing.T) {
 	w.booksAreTheChain()
 }
 
+// An operator orders a withdrawal, a backup from before it is restored and reconciled, and the operator orders it
+// again. The transfer is on the chain, so the order gets it.
+func TestEqualWithdrawalAfterARestoreIsARepeat(t *testing.T) {
+	t.Parallel()
+	for name, amount := range map[string]*money.Amount{"of an amount": some(100), "of all": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPurse(t, 150, nil)
+			w.settles(w.proxied("https://api.example.com/a", "50", ""))
+			backup, taken := w.store.snapshot(), w.chain.clock()
+			first := w.mustWithdraw(w.order(amount)).Payment
+			w.store, w.opts.Store = backup, backup
+			w.store.Restore(pay.Restore{Taken: taken})
+			w.restart()
+			w.chain.advance(10 * time.Minute)
+			w.mustReconcile()
+			again := w.mustWithdraw(w.order(amount))
+			p := again.Payment
+			if !again.Earlier || p.Transaction != first.Transaction || !p.Withdraws() || p.RequestURL != first.RequestURL || p.Host != first.Host {
+				t.Errorf("the repeat got %+v", p)
+			}
+			if n := w.chain.moves(); n != 2 {
+				t.Errorf("%d moves, want the purchase's and the withdrawal's", n)
+			}
+			if got := must(w.store.Counter(t.Context(), pay.DailyCounter(w.key.ID, "USDC", w.chain.clock()))); got.String() != "50" {
+				t.Errorf("the key has spent %s of its budget, want 50 without the withdrawal", got)
+			}
+			w.booksAreTheChain()
+			w.checkBooks()
+			if amount != nil { // after the hour, and at once if it is ordered, it is another one
+				w.chain.advance(time.Hour)
+				if _, err := w.withdraw(w.order(amount)); inputField(err) != "amount" {
+					t.Errorf("another withdrawal, of nothing: %v", err)
+				}
+			}
+		})
+	}
+}
+
 // What may still move its money is not another withdrawal, even if the operator says so.
 func TestOrderAgainDrivesOnWhatMayMove(t *testing.T) {
 	t.Parallel()

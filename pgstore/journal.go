@@ -13,9 +13,9 @@ import (
 	"github.com/purserpay/purser/pay/storekit"
 )
 
-// KeyTag marks the nonces of a key.
-func (d *DB) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
-	return codec.KeyTag(d.vault.Derive, keyID, seed)
+// NonceTag marks the nonces of a key or of a withdrawal.
+func (d *DB) NonceTag(of string, seed pay.NonceSeed) pay.NonceSeed {
+	return codec.NonceTag(d.vault.Derive, of, seed)
 }
 
 // rehearse asks what a decision will ask: it decides on books that have nothing, and writes nothing.

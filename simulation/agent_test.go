@@ -85,6 +85,9 @@ func (o outcome) String() string {
 // purchase (pay.RepeatGrace).
 const insistence = 100 * time.Second
 
+// ordering bounds the time in which an operator orders the same withdrawal again. After an hour it is another one.
+const ordering = 55 * time.Minute
+
 // following bounds the time in which an agent follows a redirect: purser remembers it for a minute.
 const following = 55 * time.Second
 
@@ -97,10 +100,12 @@ func (o *order) mayTry() bool {
 		return false
 	case !o.led.IsZero() && time.Since(o.led) > following:
 		return false
-	case o.idem != "":
+	case o.idem != "", o.tries == 0:
 		return true
+	case o.door == operatorDoor:
+		return time.Since(o.began) < ordering
 	}
-	return o.tries == 0 || time.Since(o.began) < insistence
+	return time.Since(o.began) < insistence
 }
 
 // try sends the order once to a purser.
@@ -225,9 +230,10 @@ func (w *world) withdraw(ctx context.Context, a *attempt) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	amount := money.New(priceOf(o.number))
 	out, err := a.node.payer.Withdraw(ctx, pay.Order{
-		Wallet: w.wallets[o.key.ID], To: to, Identity: pay.HashOf("withdrawal", o.path),
-		Draw: func(pay.Holdings) (money.Amount, error) { return money.New(priceOf(o.number)), nil },
+		Wallet: w.wallets[o.key.ID], To: to, Amount: &amount,
+		Draw: func(pay.Holdings) (money.Amount, error) { return amount, nil },
 	})
 	switch {
 	case err != nil:

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -51,6 +52,9 @@ func drawMix(luck *rand.Rand) mix {
 		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8),
 	}
 	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor, operatorDoor}}[luck.IntN(4)]
+	if m.keyed == 100 && !slices.Contains(m.doors, operatorDoor) { // other repeats count on the time
+		m.jumps = some(10)
+	}
 	if luck.IntN(2) == 0 {
 		m.shared, m.nodes = true, 1+luck.IntN(3)
 	}
@@ -62,9 +66,6 @@ func drawMix(luck *rand.Rand) mix {
 	}
 	if luck.IntN(3) == 0 {
 		m.asksAbove = 1 + luck.IntN(m.orders)
-	}
-	if m.keyed == 100 {
-		m.jumps = some(10)
 	}
 	for _, t := range allTreatments() {
 		for range some(4) {

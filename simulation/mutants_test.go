@@ -49,6 +49,7 @@ func mutants() []mutant {
 		{"a redirect of a paid answer buys nothing", "proxy/redirects.go", "wait time.Duration) {\n\tkeyID, started", "wait time.Duration) {\n\tif wait >= 0 {\n\t\treturn\n\t}\n\tkeyID, started"},
 		{"failures are bounded", "pay/failures.go", "p.Failed = true\n", "p.Failed = true\n\tif p.Failed {\n\t\treturn nil\n\t}\n"},
 		{"a restored store is reconciled before anything is paid", "pay/reconcile.go", "return r.Refusal()", "return nil"},
+		{"a withdrawal's nonce tells its order", "pay/tagged.go", "NonceTag(string(of[:]), seed) == tag", "NonceTag(string(of[:]), seed) == tag && false"},
 		{"a paused key begins nothing", "pay/judge.go", "err = b.Paused.refusal(\"the key\")", "err = nil"},
 		{"a dispute takes the spending back", "pay/outcome.go", "e.Corrects = p.EventID", "_ = p.EventID"},
 		{"a settled payment is confirmed with the chain's transaction", "pay/outcome.go", `if o.Transaction != "" && o.Transaction != p.Transaction {

@@ -38,7 +38,7 @@ func (w *world) step() {
 		{w.mix.jumps, one(w.jump)},
 		{w.mix.pauses, w.pause},
 		{w.mix.restores, one(w.restore)},
-		{2, one(w.takeBackup)},
+		{2 * w.mix.restores, one(w.takeBackup)},
 		{10, w.answer},
 		{30, func() { w.pass(luck.Int64N(int64(w.mix.patience))) }},
 		{50, one(w.recover)},

@@ -72,15 +72,6 @@ func (t Treasury) PlanWithdrawal(ctx context.Context, w Withdrawal) (WithdrawalP
 	return plan, nil
 }
 
-// identity recognizes an equal order.
-func (w Withdrawal) identity() pay.Hash {
-	what := "all"
-	if w.Amount != nil {
-		what = w.Amount.String()
-	}
-	return pay.HashOf("withdrawal", w.Wallet.ID, w.To.String(), what)
-}
-
 // order checks what is wrong with a withdrawal whatever the wallet holds.
 func (t Treasury) order(w Withdrawal) (pay.Order, error) {
 	n, ok := t.Network(w.Wallet.Network)
@@ -104,7 +95,7 @@ func (t Treasury) order(w Withdrawal) (pay.Order, error) {
 	case w.Amount != nil && w.Amount.Cmp(pay.MaxAmount()) > 0:
 		return pay.Order{}, &pay.InputError{Field: "amount", Reason: "no token has that much"}
 	}
-	return pay.Order{Wallet: w.Wallet, To: w.To, Identity: w.identity(), All: w.Amount == nil, Again: w.Again, Sign: w.Sign, Draw: w.draw}, nil
+	return pay.Order{Wallet: w.Wallet, To: w.To, Amount: w.Amount, Again: w.Again, Sign: w.Sign, Draw: w.draw}, nil
 }
 
 // draw returns the amount of a withdrawal. Without a known balance, a given amount is taken

@@ -7,9 +7,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// KeyTag is that of [pay.Store]. derive is that of the store's vault.
-func KeyTag(derive func(purpose string, names ...string) [32]byte, keyID string, seed pay.NonceSeed) pay.NonceSeed {
-	tag := derive("payment-key", keyID, string(seed[:]))
+// NonceTag is that of [pay.Store]. derive is that of the store's vault.
+func NonceTag(derive func(purpose string, names ...string) [32]byte, of string, seed pay.NonceSeed) pay.NonceSeed {
+	tag := derive("payment-key", of, string(seed[:]))
 	return pay.NonceSeed(tag[:len(seed)])
 }
 

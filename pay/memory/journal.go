@@ -208,9 +208,9 @@ func (r *rows) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	return n, nil
 }
 
-// KeyTag marks the nonces of a key.
-func (s *Store) KeyTag(keyID string, seed pay.NonceSeed) pay.NonceSeed {
-	tag := pay.HashOf(s.rows.secret, "key tag", keyID, string(seed[:]))
+// NonceTag marks the nonces of a key or of a withdrawal.
+func (s *Store) NonceTag(of string, seed pay.NonceSeed) pay.NonceSeed {
+	tag := pay.HashOf(s.rows.secret, "key tag", of, string(seed[:]))
 	return pay.NonceSeed(tag[:len(seed)])
 }
 
