@@ -27,6 +27,7 @@ type order struct {
 	door   door
 	posts  bool
 	lies   bool // its agent posts an invented receipt
+	later  bool // its agent does not ask for it yet
 	path   string
 	led    time.Time // when a redirect led here; zero: none did
 
@@ -94,7 +95,7 @@ const following = 55 * time.Second
 // mayTry reports whether a further try still is the same request.
 func (o *order) mayTry() bool {
 	switch {
-	case o.done || o.ended != "" || o.running != nil || time.Now().Before(o.quiet):
+	case o.later || o.done || o.ended != "" || o.running != nil || time.Now().Before(o.quiet):
 		return false
 	case o.lies && o.tries > 0: // an invented receipt says that the order was answered: a further one is a new purchase
 		return false

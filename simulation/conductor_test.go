@@ -34,6 +34,7 @@ type crossing struct {
 	actor  string // for whom
 	place  string
 	number uint64
+	stuck  time.Time // the call does not go on before
 	// turn brings the luck with which the call goes on; it is closed if the call must fail because its purser
 	// is dead.
 	turn chan uint64
@@ -88,6 +89,18 @@ func (c *conductor) waiting() []*crossing {
 		return cmp.Or(cmp.Compare(a.node.name, b.node.name), cmp.Compare(a.actor, b.actor), cmp.Compare(a.place, b.place), cmp.Compare(a.number, b.number))
 	})
 	return list
+}
+
+// ready lists the calls that may go on.
+func (c *conductor) ready() []*crossing {
+	return slices.DeleteFunc(c.waiting(), func(call *crossing) bool { return time.Now().Before(call.stuck) })
+}
+
+// stick holds a call up.
+func (c *conductor) stick(call *crossing, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.stuck = time.Now().Add(d)
 }
 
 // letGo lets a call go on.

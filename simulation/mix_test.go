@@ -17,6 +17,7 @@ type mix struct {
 	keyed   int // of 100 orders, those with an idempotency key
 	doors   []door
 	lies    int  // of 100 orders, those whose agent posts an invented receipt
+	later   int  // of 100 orders, those that begin when the payments of the others are final
 	lent    bool // all keys pay from one wallet
 	replays bool // the seller delivers again for a payload that it has settled
 	follows bool // agents follow redirects
@@ -31,7 +32,7 @@ type mix struct {
 	// These count the calls that fail, of 100.
 	chainFails, chainLags, storeFails, signerFails, lineFails, facilitatorFails int
 	// These count the steps at which something happens, of 1,000.
-	deaths, reorganizations, jumps, pauses, restores int
+	deaths, reorganizations, jumps, pauses, restores, stalls int
 
 	treatments []string
 }
@@ -46,10 +47,10 @@ func drawMix(luck *rand.Rand) mix {
 	}
 	m := mix{
 		nodes: 1, keys: 1 + luck.IntN(3), orders: 3 + luck.IntN(10), steps: 150 + luck.IntN(450), keyed: []int{0, 50, 100}[luck.IntN(3)],
-		lies: some(50), lent: luck.IntN(3) == 0, replays: luck.IntN(2) == 0, follows: luck.IntN(2) == 0, second: luck.IntN(3) == 0,
+		lies: some(50), later: some(50), lent: luck.IntN(3) == 0, replays: luck.IntN(2) == 0, follows: luck.IntN(2) == 0, second: luck.IntN(3) == 0,
 		patience:   []time.Duration{time.Second, 10 * time.Second, time.Minute}[luck.IntN(3)],
 		chainFails: some(40), chainLags: some(40), storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
-		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8),
+		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8), stalls: some(30),
 	}
 	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor, operatorDoor}}[luck.IntN(4)]
 	if m.keyed == 100 && !slices.Contains(m.doors, operatorDoor) { // other repeats count on the time

@@ -50,6 +50,8 @@ func mutants() []mutant {
 		{"failures are bounded", "pay/failures.go", "p.Failed = true\n", "p.Failed = true\n\tif p.Failed {\n\t\treturn nil\n\t}\n"},
 		{"a restored store is reconciled before anything is paid", "pay/reconcile.go", "return r.Refusal()", "return nil"},
 		{"a withdrawal's nonce tells its order", "pay/tagged.go", "NonceTag(string(of[:]), seed) == tag", "NonceTag(string(of[:]), seed) == tag && false"},
+		{"a dispute counts as a failure", "pay/outcome.go", "p.Disputed, p.Reason = true, o.Reason\n\t\t\tfx.Counters = p.fail()", "p.Disputed, p.Reason = true, o.Reason"},
+		{"an approval is used once", "pay/approval.go", "a.PaymentID, a.Used = p.ID, p.Created", "a.PaymentID = p.ID"},
 		{"a paused key begins nothing", "pay/judge.go", "err = b.Paused.refusal(\"the key\")", "err = nil"},
 		{"a dispute takes the spending back", "pay/outcome.go", "e.Corrects = p.EventID", "_ = p.EventID"},
 		{"a settled payment is confirmed with the chain's transaction", "pay/outcome.go", `if o.Transaction != "" && o.Transaction != p.Transaction {

@@ -37,6 +37,7 @@ func (w *world) step() {
 		{w.mix.reorganizations, w.reorganize},
 		{w.mix.jumps, one(w.jump)},
 		{w.mix.pauses, w.pause},
+		{w.mix.stalls, one(w.stall)},
 		{w.mix.restores, one(w.restore)},
 		{2 * w.mix.restores, one(w.takeBackup)},
 		{10, w.answer},
@@ -53,8 +54,16 @@ func (w *world) step() {
 			return
 		}
 	}
-	if calls := w.conductor.waiting(); len(calls) > 0 {
-		w.goOn(calls[luck.IntN(len(calls))])
+	if calls := w.conductor.ready(); len(calls) > 0 {
+		call := calls[luck.IntN(len(calls))]
+		if batch := w.atStore(call.node); len(batch) > 1 && w.conductor.chance(2) {
+			w.conductor.say("%d calls of %s reach its store at once", len(batch), call.node)
+			for _, c := range batch {
+				w.goOn(c)
+			}
+			return
+		}
+		w.goOn(call)
 		return
 	}
 	w.pass(luck.Int64N(int64(time.Second)))
@@ -64,6 +73,23 @@ func (w *world) step() {
 func (w *world) goOn(call *crossing) {
 	w.conductor.say("%s, %s: %s", call.node, call.actor, call.place)
 	w.conductor.letGo(call)
+}
+
+// stall holds up one call of a purser, or all that it waits for now, longer than a lease may last.
+func (w *world) stall(n *node) {
+	calls := slices.DeleteFunc(w.conductor.waiting(), func(c *crossing) bool { return c.node != n })
+	if len(calls) == 0 {
+		return
+	}
+	if w.conductor.chance(2) {
+		i := w.conductor.luck.IntN(len(calls))
+		calls = calls[i : i+1]
+	}
+	d := time.Duration(w.conductor.luck.Int64N(int64(3 * time.Minute)))
+	w.conductor.say("%d calls of %s are held up for %v", len(calls), n, d.Round(time.Second))
+	for _, c := range calls {
+		w.conductor.stick(c, d)
+	}
 }
 
 // tick keeps steps apart in time: timers that are set in different steps must not fire at one moment, because the
@@ -160,11 +186,15 @@ func (w *world) makePeace() {
 	w.drain()
 	w.insist()
 	w.settle()
-	w.insist() // those that a restored store has put off
+	for _, o := range w.orders {
+		o.later = false
+	}
+	w.insist() // also those that a restored store has put off
 	w.settle()
 	for _, n := range w.nodes {
 		w.audit(n)
 	}
+	w.checkAnswers()
 	w.check()
 }
 

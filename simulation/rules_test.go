@@ -122,6 +122,17 @@ func (w *world) remembers(n *node) {
 	}
 }
 
+// checkAnswers checks that an order which purser has settled itself has got its answer once its agent has asked
+// again under its idempotency key.
+func (w *world) checkAnswers() {
+	for _, m := range w.chain.moved() {
+		o := w.numbered(orderOf(m.authorization.Value.String()))
+		if o != nil && o.door == payerDoor && o.idem != "" && !o.done && !w.people.paused[o.key.ID] {
+			w.violated("order %d is paid, and its agent cannot have the answer", o.number)
+		}
+	}
+}
+
 // final reports whether recovery is through with a payment.
 func final(p *pay.Payment) bool {
 	return p.State == pay.Void && !p.Doubted || p.State == pay.Settled && (p.Confirmed || p.Disputed)

@@ -230,6 +230,7 @@ func (w *world) populate() {
 		o := &order{number: i, key: c.key, secret: c.secret, path: fmt.Sprintf("/buy/%d", i), door: w.mix.doors[luck.IntN(len(w.mix.doors))]}
 		o.posts = o.door == proxyDoor && luck.IntN(3) == 0
 		o.lies = o.door == sellerDoor && luck.IntN(100) < w.mix.lies
+		o.later = luck.IntN(100) < w.mix.later
 		if luck.IntN(100) < w.mix.keyed && o.door != operatorDoor {
 			o.idem = fmt.Sprintf("order-%d", i)
 		}
@@ -256,11 +257,17 @@ func (w *world) kill(n *node) {
 	if n.bolt != nil {
 		left = imageOf(w.t, n.dir)
 		if calls := w.atStore(n); len(calls) > 0 && !w.conductor.chance(3) {
-			call := calls[w.conductor.luck.IntN(len(calls))]
-			w.conductor.letGo(call)
+			if w.conductor.chance(2) {
+				i := w.conductor.luck.IntN(len(calls))
+				calls = calls[i : i+1]
+			}
+			for _, c := range calls {
+				w.conductor.say("%s dies in its %s", n, c.place)
+				w.conductor.letGo(c)
+			}
 			synctest.Wait()
 			after, whole := torn(left, imageOf(w.t, n.dir), w.conductor.luck)
-			w.conductor.say("%s dies in its %s, and the disk has all of it: %t", n, call.place, whole)
+			w.conductor.say("the disk of %s has all of it: %t", n, whole)
 			left = after
 		}
 	}
@@ -297,7 +304,7 @@ func (w *world) replace(n *node, left image) {
 
 // atStore lists the calls of a purser that wait on their way to the store.
 func (w *world) atStore(n *node) (list []*crossing) {
-	for _, c := range w.conductor.waiting() {
+	for _, c := range w.conductor.ready() {
 		if c.node == n && strings.HasPrefix(c.place, "store ") && !strings.HasPrefix(c.place, "store answers") {
 			list = append(list, c)
 		}
