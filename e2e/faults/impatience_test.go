@@ -108,15 +108,3 @@ func (v *visits) present() []*http.Request {
 	defer v.mu.Unlock()
 	return slices.Collect(maps.Keys(v.open))
 }
-
-// waits reports whether purser takes a client with this key to be waiting for an answer.
-func (v *visits) waits(key string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for r, by := range v.open {
-		if key == by && r.Context().Err() == nil {
-			return true
-		}
-	}
-	return false
-}

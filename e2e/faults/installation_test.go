@@ -226,17 +226,6 @@ func (in *installation) hangUp(ctx context.Context, leave func()) {
 	}
 }
 
-// noticed returns once purser knows of each client with this key that has hung up.
-func (in *installation) noticed(t *testing.T, key string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); in.visits.waits(key); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Error("purser does not notice that its client has left")
-			return
-		}
-	}
-}
-
 // busy bounds the concurrent work in this process. Too much of it would make recovery's looks run
 // out of time.
 var busy = make(chan struct{}, 6)

@@ -14,7 +14,7 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// The tests of this file take a protection away: what the others rely on must notice.
+// What the other tests rely on must notice that a protection is away. Package simulation takes the others away.
 
 // unprotected is the setting that switches a protection off.
 func unprotected(protection string) string { return failpoint.SwitchedOff + "=" + protection }
@@ -56,36 +56,6 @@ func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	requireFound(t, found, hostile.RuleBooked)
 	if n.doubles != 1 || n.lost != 1 {
 		t.Errorf("%d double charges and %d lost", n.doubles, n.lost)
-	}
-}
-
-// A purser that does not recognize repeats pays twice, at every door.
-func TestPayingForRepeatsIsNoticed(t *testing.T) {
-	t.Parallel()
-	for i, s := range shoppers() {
-		t.Run(s.String(), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, unhurried, whole)
-			w.purser.Kill()
-			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(shop.Doors())]
-			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {
-				t.Fatal("purser died too early")
-			}
-			w.buy(context.Background(), s.door(), s.order(1))
-			if !w.purser.dies(t, patience) {
-				t.Fatal("purser did not die")
-			}
-			w.report(t, w.autopsy(t))
-			if !w.purser.start(t, "", unprotected(failpoint.Repeats)) {
-				t.Fatal("purser died again")
-			}
-			w.insist(context.Background(), s.door(), s.order(1), time.Now().Add(patience))
-			n, found := w.audit(t)
-			requireFound(t, found, hostile.RuleOnce)
-			if n.doubles != 1 {
-				t.Errorf("%d double charges", n.doubles)
-			}
-		})
 	}
 }
 
