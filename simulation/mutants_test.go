@@ -19,13 +19,11 @@ var (
 	patience = flag.Int("simulation.patience", 3000, "how many seeds a mutant may survive")
 )
 
+// change replaces a text of a file of the product, wherever it is.
+type change struct{ file, old, new string }
+
 // mutant takes one protection out of the product.
-type mutant struct {
-	name string // the protection
-	file string
-	// old and new are texts of the file. Every old one is replaced.
-	old, new string
-}
+type mutant struct{ name, file, old, new string }
 
 // mutants lists one for each protection that docs/design names and the world has a way to need.
 func mutants() []mutant {
@@ -84,28 +82,42 @@ var (
 	found = regexp.MustCompile(`_test.go:\d+: (?:seed \d+: )?(.*)`)
 )
 
-// caught builds the simulation with a mutant and returns how many seeds it took to notice it, and the rule that
-// was broken. 0: none did.
-func caught(t *testing.T, m mutant) (seeds int, rule string) {
+// build builds the simulation with changes of the product, which stays as it is.
+func build(t *testing.T, changes ...change) (program string) {
 	t.Helper()
-	root := filepath.Dir(must(os.Getwd()))
-	path := filepath.Join(root, filepath.FromSlash(m.file))
-	text := string(must(os.ReadFile(path)))
-	if !strings.Contains(text, m.old) {
-		t.Fatalf("%s has no %q", m.file, m.old)
+	root, dir := filepath.Dir(must(os.Getwd())), t.TempDir()
+	files, texts := map[string]string{}, map[string]string{}
+	for i, c := range changes {
+		path := filepath.Join(root, filepath.FromSlash(c.file))
+		if texts[path] == "" {
+			texts[path], files[path] = string(must(os.ReadFile(path))), filepath.Join(dir, fmt.Sprint("changed-", i, ".go"))
+		}
+		if !strings.Contains(texts[path], c.old) {
+			t.Fatalf("%s has no %q", c.file, c.old)
+		}
+		texts[path] = strings.ReplaceAll(texts[path], c.old, c.new)
 	}
-	dir := t.TempDir()
-	changed, overlay, program := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
 	write := func(path string, text []byte) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(changed, []byte(strings.ReplaceAll(text, m.old, m.new)))
-	write(overlay, must(json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})))
+	for path, text := range texts {
+		write(files[path], []byte(text))
+	}
+	overlay, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "changed.test")
+	write(overlay, must(json.Marshal(map[string]any{"Replace": files})))
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return program
+}
+
+// caught builds the simulation with a mutant and returns how many seeds it took to notice it, and the rule that
+// was broken. 0: none did.
+func caught(t *testing.T, m mutant) (seeds int, rule string) {
+	t.Helper()
+	program := build(t, change{m.file, m.old, m.new})
 	for seeds < *patience {
 		var said bytes.Buffer
 		play := exec.CommandContext(t.Context(), program, "-test.run=TestSeeds", "-test.timeout=2m", "-simulation.quiet", "-simulation.first", //nolint:gosec // built here
