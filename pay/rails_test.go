@@ -331,6 +331,24 @@ func TestUptoChargesNothing(t *testing.T) {
 	w.checkBooks()
 }
 
+// A settlement of nothing spends the nonce. The books have nothing for it, not the amount that was signed.
+func TestUptoSettledForNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, anyScheme)
+	w.chain.allowance = 1_000_000
+	a := w.mustOpen(w.asks("https://api.example.com/r", "100", byUpto))
+	a.Receipt(receipt(must(w.chain.charge(authorizationOf(t, a), 0)), "0"))
+	a.Finish(true)
+	w.quiet()
+	w.chain.advance(5 * time.Second)
+	w.recoverOnce()
+	w.recoverAll()
+	if got := w.payment(a.Payment().ID); got.State != pay.Void || got.Doubted || w.spentToday() != "0" || len(w.store.events()) != 0 {
+		t.Errorf("%v, %s in the budget, events %+v", got.Labels(), w.spentToday(), w.store.events())
+	}
+	w.checkBooks()
+}
+
 // Our own facilitator settles scheme upto for all that was signed, if the seller named it.
 func TestUptoByOurFacilitator(t *testing.T) {
 	t.Parallel()

@@ -100,6 +100,9 @@ func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (T
 		return Trace{}, err
 	}
 	received := p.now()
+	if q.Authorization.Rail == x402.RailUpto && t.Used && t.Moved.IsZero() { // as after a cancellation, nothing can move any more
+		t.Used, t.Canceled = false, true
+	}
 	if err = p.sameWorld(ctx, q.Network, s, t.Chain); is[*foreignError](err) {
 		return Trace{}, p.ignore(ctx, s, q.Network, ignoredForeign, err)
 	}
