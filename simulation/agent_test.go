@@ -168,7 +168,7 @@ type bought struct {
 // askREST asks a purser to pay.
 func (w *world) askREST(ctx context.Context, a *attempt, settlement string) (b bought, got outcome) {
 	o := a.order
-	ask := map[string]string{"paymentRequiredHeader": challengeOf(o.number, seller+o.path, ""), "requestUrl": seller + o.path, "settlement": settlement}
+	ask := map[string]string{"paymentRequiredHeader": w.mix.challengeOf(o.number, seller+o.path, ""), "requestUrl": seller + o.path, "settlement": settlement}
 	if o.idem != "" {
 		ask["idempotencyKey"] = o.idem
 	}

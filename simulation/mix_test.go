@@ -30,11 +30,12 @@ type mix struct {
 	patience time.Duration // the longest time that passes at once
 
 	// These count the calls that fail, of 100.
-	chainFails, chainLags, storeFails, signerFails, lineFails, facilitatorFails int
+	chainFails, chainLags, chainStrays, chainWaits, storeFails, signerFails, lineFails, facilitatorFails int
 	// These count the steps at which something happens, of 1,000.
 	deaths, reorganizations, jumps, pauses, restores, stalls int
 
 	treatments []string
+	railMix
 }
 
 // drawMix draws the faults of a run.
@@ -49,7 +50,8 @@ func drawMix(luck *rand.Rand) mix {
 		nodes: 1, keys: 1 + luck.IntN(3), orders: 3 + luck.IntN(10), steps: 150 + luck.IntN(450), keyed: []int{0, 50, 100}[luck.IntN(3)],
 		lies: some(50), later: some(50), lent: luck.IntN(3) == 0, replays: luck.IntN(2) == 0, follows: luck.IntN(2) == 0, second: luck.IntN(3) == 0,
 		patience:   []time.Duration{time.Second, 10 * time.Second, time.Minute}[luck.IntN(3)],
-		chainFails: some(40), chainLags: some(40), storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
+		chainFails: some(40), chainLags: some(40), chainStrays: some(20), chainWaits: some(50),
+		storeFails: some(10), signerFails: some(20), lineFails: some(30), facilitatorFails: some(60),
 		deaths: some(30), reorganizations: some(20), pauses: some(20), restores: some(8), stalls: some(30),
 	}
 	m.doors = [][]door{{proxyDoor}, {payerDoor}, {sellerDoor}, {proxyDoor, payerDoor, sellerDoor, operatorDoor}}[luck.IntN(4)]
@@ -74,6 +76,10 @@ func drawMix(luck *rand.Rand) mix {
 		}
 	}
 	m.treatments = append(m.treatments, delivers)
+	m.railMix = drawRails(luck)
+	if m.chainFails+m.chainLags == 0 { // so that many runs have an RPC whose word is right
+		m.chainStrays, m.chainWaits = 0, 0
+	}
 	return m
 }
 

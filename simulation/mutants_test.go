@@ -27,7 +27,7 @@ type mutant struct{ name, file, old, new string }
 
 // mutants lists one for each protection that docs/design names and the world has a way to need.
 func mutants() []mutant {
-	return []mutant{
+	return append(chainMutants(), []mutant{
 		{"a caller hears of a payment once the journal has it", "boltstore/committer.go", "failpoint.Off(failpoint.Journal)", "true"},
 		{"a torn record of the journal does not count", "boltstore/journal_file.go", "if recordSum(seed, head, r.changes) != binary.BigEndian.Uint32(head[24:]) {", "if false {"},
 		{"the database has the records of earlier epochs", "boltstore/journal_file.go", "if !ok || r.epoch != epoch || r.seq != uint64(len(c.records))+1 {", "if !ok {"},
@@ -55,7 +55,7 @@ func mutants() []mutant {
 		{"a settled payment is confirmed with the chain's transaction", "pay/outcome.go", `if o.Transaction != "" && o.Transaction != p.Transaction {
 				if p.Transaction`, `if false {
 				if p.Transaction`},
-	}
+	}...)
 }
 
 // TestMutants takes protections out of purser, one by one. The rules must notice each of them. By default

@@ -143,7 +143,7 @@ func (w *world) settleLate() {
 		return
 	}
 	h := kept[w.conductor.luck.IntN(len(kept))]
-	_, err := w.chain.settle(h.authorization, h.signature)
+	_, err := w.chain.settle(h.authorization, h.signature, w.mix.charged(h.authorization, w.conductor.luck))
 	w.conductor.say("the seller settles order %d late: %v", orderOf(h.authorization.Value.String()), err)
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	sellerAddress = "0x00000000000000000000000000000000000A11cE"
+	sellerAddress = "0x5e11e7000000000000000000000000000000a11c"
 	// basePrice is the price of order 0, in the smallest unit. Each order has its own price, by which its moves are
 	// known.
 	basePrice = 10_000
@@ -145,9 +145,9 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	v.chain.mu.Unlock()
 	if used != nil {
 		if v.mix.replays { // this seller delivers what was paid for as often as it is asked
-			return v.deliver(r, order, used.transaction), nil
+			return v.deliver(r, order, used.hash), nil
 		}
-		return v.ask(r, order, "invalid_exact_evm_nonce_already_used"), nil
+		return v.ask(r, order, spentReason(a)), nil
 	}
 	what := v.mix.paid(luck)
 	if v.calm() {
@@ -159,7 +159,7 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 		v.sellers.keep(held{a, sig})
 	case refuses, fails:
 	default:
-		transaction, err := v.chain.settle(a, sig)
+		transaction, err := v.chain.settle(a, sig, v.mix.charged(a, luck))
 		if err != nil {
 			v.conductor.say("order %d: %v", order, err)
 			return v.ask(r, order, "invalid_exact_evm_transaction_failed"), nil
@@ -204,19 +204,16 @@ func allTreatments() []string {
 }
 
 // challengeOf returns the challenge of an order as a header's value.
-func challengeOf(order int, url, reason string) string {
+func (m mix) challengeOf(order int, url, reason string) string {
 	b, _ := json.Marshal(map[string]any{
 		"x402Version": 2, "error": reason, "resource": map[string]string{"url": url},
-		"accepts": []any{map[string]any{
-			"scheme": "exact", "network": "eip155:8453", "amount": strconv.FormatUint(priceOf(order), 10), "payTo": sellerAddress,
-			"asset": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "maxTimeoutSeconds": 60, "extra": map[string]string{"name": "USD Coin", "version": "2"},
-		}},
+		"accepts": []any{m.accepts(order)},
 	})
 	return base64.StdEncoding.EncodeToString(b)
 }
 
 func (v *way) ask(r *http.Request, order int, reason string) *http.Response {
-	return response(r, http.StatusPaymentRequired, "{}", x402.HeaderRequired, challengeOf(order, r.URL.String(), reason))
+	return response(r, http.StatusPaymentRequired, "{}", x402.HeaderRequired, v.mix.challengeOf(order, r.URL.String(), reason))
 }
 
 func (v *way) deliver(r *http.Request, order int, transaction string) *http.Response {
@@ -276,7 +273,7 @@ func (f *facilitator) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAns
 	f.chain.mu.Lock()
 	defer f.chain.mu.Unlock()
 	if f.chain.used(a) != nil && !behind {
-		return pay.VerifyAnswer{Reason: "invalid_exact_evm_nonce_already_used"}, nil
+		return pay.VerifyAnswer{Reason: spentReason(a)}, nil
 	}
 	return pay.VerifyAnswer{Valid: true}, nil
 }
@@ -306,12 +303,12 @@ func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAns
 		f.sellers.keep(held{a, sig})
 	case "refuses":
 	default:
-		transaction, failed := f.chain.settle(a, sig)
+		transaction, failed := f.chain.settle(a, sig, a.Value)
 		switch {
 		case failed == nil:
 			answer = pay.SettleAnswer{Success: true, Transaction: transaction, Network: "eip155:8453"}
 		case strings.Contains(failed.Error(), "used"):
-			answer = pay.SettleAnswer{Reason: "invalid_exact_evm_nonce_already_used"}
+			answer = pay.SettleAnswer{Reason: spentReason(a)}
 		}
 		if what != "moves the money" {
 			err = errLost

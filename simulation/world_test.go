@@ -36,7 +36,7 @@ type world struct {
 	dir       string
 	mix       mix
 	conductor *conductor
-	chain     *chain
+	chain     *ledger
 	sellers   *sellers
 	shared    pay.Store // in memory; nil: each purser has its file
 	nodes     []*node
@@ -67,22 +67,34 @@ type signature struct {
 	ends  time.Time
 }
 
+// read reads a message of the token, or one of Permit2.
+func (s *signature) read(message map[string]any) (nonce x402.Nonce, err error) {
+	text := func(of map[string]any, name string) string {
+		value, _ := of[name].(string)
+		return value
+	}
+	value, ends := text(message, "value"), text(message, "validBefore")
+	nonce, err = x402.ParseNonce(text(message, "nonce"))
+	if permitted, is := message["permitted"].(map[string]any); is {
+		var number money.Amount
+		number, err = money.Parse(text(message, "nonce"))
+		nonce, value, ends = number.Bytes32(), text(permitted, "amount"), text(message, "deadline")
+	}
+	seconds, unread := strconv.ParseInt(ends, 10, 64)
+	if err = errors.Join(err, unread); err == nil {
+		s.value, err = money.Parse(value)
+	}
+	s.ends = time.Unix(seconds, 0)
+	return nonce, err
+}
+
 // signed remembers a signature.
 func (w *world) signed(m pay.Message) {
 	s := signature{from: m.From}
-	message := m.TypedData().Message
-	value, _ := message["value"].(string)
-	before, _ := message["validBefore"].(string)
-	mark, _ := message["nonce"].(string)
-	nonce, unread := x402.ParseNonce(mark)
-	seconds, err := strconv.ParseInt(before, 10, 64)
-	if err == nil {
-		s.value, err = money.Parse(value)
-	}
-	if err = errors.Join(err, unread); err != nil {
+	nonce, err := s.read(m.TypedData().Message)
+	if err != nil {
 		w.violated("a signature cannot be read: %v", err)
 	}
-	s.ends = time.Unix(seconds, 0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.signatures[nonce] = s
@@ -128,10 +140,11 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	luck := rand.New(rand.NewPCG(seed, 0))
 	w := &world{
 		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, log: slog.New(slog.DiscardHandler),
-		chain: newChain(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
+		chain: newLedger(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
 		wallets: map[string]pay.Wallet{}, signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{},
 	}
 	w.mix = drawMix(luck)
+	w.chain.habits = w.mix.habits
 	w.conductor.say("seed %d: %+v", seed, w.mix)
 	if w.mix.shared {
 		w.shared = memory.New(memory.Options{})
@@ -165,11 +178,12 @@ func (w *world) start(place int, dir string) *node {
 	}
 	o := pay.Options{
 		Store: &bordered{Store: n.store, world: w, node: n}, Wallets: &signing{Wallets: signer.NewLocal(n.store), world: w, node: n},
-		Facilitator: &facilitator{w, n}, Chain: &rpc{world: w, node: n, name: "rpc"}, Clock: n.now, Logger: w.log,
+		Facilitator: &facilitator{w, n}, Chain: w.newRPC(n, "rpc"), Clock: n.now, Logger: w.log,
+		Schemes:  []string{x402.SchemeExact, x402.SchemeUpto},
 		Failures: pay.FailureBounds{PerMinute: -1, PerDay: cmp.Or(w.mix.failures, -1)},
 	}
 	if w.mix.second {
-		o.Second = &rpc{world: w, node: n, name: "rpc_2"}
+		o.Second = w.newRPC(n, "rpc_2")
 	}
 	var err error
 	if n.payer, err = pay.New(o); err != nil {
