@@ -64,13 +64,13 @@ test-go: ## unit, property and integration tests
 	$(call timed,$(GOTEST) -race $$($(GO) list ./... | grep -v -e /e2e -e /pgstore -e /internal/move -e /simulation))
 
 # Without the race detector: a seed decides the order of everything.
-test-simulation: ## 300 seeds of the simulation, and a mutant that it must notice
-	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300; cd simulation; ../$(BIN)/simulation.test -test.v -test.run=TestMutants)
+test-simulation: ## 300 seeds of the simulation, some with small sizes, and a mutant that it must notice
+	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300; cd simulation; ../$(BIN)/simulation.test -test.v -test.run='TestMutants|TestSmall')
 
-simulate: ## pursers, a disk, a chain and sellers in one process, by a seed: SEEDS of them, or the story of one SEED; MUTANTS=1 takes protections out
+simulate: ## pursers, a disk, a chain and sellers in one process, by a seed: SEEDS of them, or the story of one SEED; SMALL=1 has small sizes; MUTANTS=1 takes protections out
 	@mkdir -p $(BIN)
 	$(GO) test -c -vet=off -o $(BIN)/simulation.test ./simulation
-	cd simulation && ../$(BIN)/simulation.test -test.timeout=0 $(if $(MUTANTS),-test.v -test.run=TestMutants -simulation.mutants=all,-test.run=TestSeeds $(if $(SEED),-simulation.seed=$(SEED) -simulation.seeds=1 -simulation.tell,-simulation.seeds=$(or $(SEEDS),1000) -simulation.workers=2))
+	cd simulation && ../$(BIN)/simulation.test -test.timeout=0 $(if $(MUTANTS),-test.v -test.run=TestMutants -simulation.mutants=all,$(if $(SMALL),-test.v -test.run=TestSmall -simulation.small=$(or $(SEEDS),1000) -simulation.workers=2,-test.run=TestSeeds $(if $(SEED),-simulation.seed=$(SEED) -simulation.seeds=1 -simulation.tell,-simulation.seeds=$(or $(SEEDS),1000) -simulation.workers=2)))
 
 # A server of its own for each test: the store of one node and of three, and connections that are lost. RACE=-race turns
 # the race detector on, which takes four times as long.

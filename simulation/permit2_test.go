@@ -55,7 +55,7 @@ func (l *ledger) strew(d dust, block uint64) {
 	l.dust = append(l.dust, d)
 }
 
-// next returns the block that an authorization is settled in. Of two settlements of a relay in one block purser books
+// next returns the block that an authorization is settled in. For two settlements of a relay in one block purser books
 // the larger amount for both, so they come apart. It must be called with the lock.
 func (l *ledger) next(a x402.Authorization) uint64 {
 	block := l.head() + 1

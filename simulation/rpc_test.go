@@ -21,7 +21,7 @@ import (
 )
 
 // rpc is one purser's view of the chain: the real package chain, whose calls end here in place of a network. Each
-// question crosses the border. Of some questions each call does so as well.
+// question crosses the border. For some questions, each call crosses it, too.
 type rpc struct {
 	*chain.Client
 	*world
