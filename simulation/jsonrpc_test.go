@@ -61,7 +61,7 @@ const (
 	topicSettled  = "0x0000000000000000000000000000000000000000000000000000000000005e77"
 )
 
-// approved is what Permit2 may move of each wallet.
+// approved bounds the amount that Permit2 may move of each wallet.
 const approved = 1_000_000_000_000
 
 // strayed counts the forks of another chain's blocks.

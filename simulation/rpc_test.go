@@ -42,7 +42,7 @@ func (w *world) newRPC(n *node, name string) *rpc {
 	return r
 }
 
-// question is what purser asks of the chain. It takes several calls of the RPC, which have its fate.
+// question is asked by purser of the chain. It takes several calls of the RPC, which have its fate.
 type question struct {
 	name string
 	luck uint64

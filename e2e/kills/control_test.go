@@ -14,7 +14,7 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// What the other tests rely on must notice that a protection is away. Package simulation takes the others away.
+// The other tests rely on an audit, which must notice that a protection is away. Package simulation takes the others away.
 
 // unprotected is the setting that switches a protection off.
 func unprotected(protection string) string { return failpoint.SwitchedOff + "=" + protection }
