@@ -50,6 +50,7 @@ func mutants() []mutant {
 		{"a withdrawal's nonce tells its order", "pay/tagged.go", "NonceTag(string(of[:]), seed) == tag", "NonceTag(string(of[:]), seed) == tag && false"},
 		{"a dispute counts as a failure", "pay/outcome.go", "p.Disputed, p.Reason = true, o.Reason\n\t\t\tfx.Counters = p.fail()", "p.Disputed, p.Reason = true, o.Reason"},
 		{"an approval is used once", "pay/approval.go", "a.PaymentID, a.Used = p.ID, p.Created", "a.PaymentID = p.ID"},
+		{"a call is judged by what is in force", "pay/judge.go", "err == nil && revision != b.PolicyRevision", "err == nil && revision != b.PolicyRevision && false"},
 		{"a paused key begins nothing", "pay/judge.go", "err = b.Paused.refusal(\"the key\")", "err = nil"},
 		{"a dispute takes the spending back", "pay/outcome.go", "e.Corrects = p.EventID", "_ = p.EventID"},
 		{"a settled payment is confirmed with the chain's transaction", "pay/outcome.go", `if o.Transaction != "" && o.Transaction != p.Transaction {

@@ -12,13 +12,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// people pause keys and answer approvals. The rules compare payments with their words.
+// people pause and revoke keys, and answer approvals. The rules compare payments with their words.
 type people struct {
 	paused   map[string]bool // by key
+	revoked  map[string]bool // by key
 	approved map[int]int     // by order: the approvals that no payment has used
 }
 
-func newPeople() *people { return &people{paused: map[string]bool{}, approved: map[int]int{}} }
+func newPeople() *people {
+	return &people{paused: map[string]bool{}, revoked: map[string]bool{}, approved: map[int]int{}}
+}
 
 func operator() context.Context {
 	return pay.WithActor(context.Background(), pay.Actor{Kind: pay.ActorOperator, ID: "simulated"})
@@ -39,18 +42,31 @@ func (w *world) rules() policy.Policy {
 // asks reports whether a person must agree to an order.
 func (w *world) asks(order int) bool { return w.mix.asksAbove > 0 && order >= w.mix.asksAbove }
 
-// pause has an operator pause a key, or let it pay on.
+// stopped reports whether a key may begin nothing.
+func (p *people) stopped(key string) bool { return p.paused[key] || p.revoked[key] }
+
+// pause has an operator pause a key, let it pay on, or revoke it.
 func (w *world) pause() {
 	o := w.orders[w.conductor.luck.IntN(len(w.orders))]
 	stop := pay.KeyStop{Do: pay.StopPause, At: w.nodes[0].now(), By: pay.Actor{Kind: pay.ActorOperator}}
 	if w.people.paused[o.key.ID] {
 		stop.Do = pay.StopResume
 	}
+	if w.conductor.chance(8) {
+		stop.Do = pay.StopRevoke
+	}
+	if w.people.revoked[o.key.ID] {
+		return
+	}
 	if _, err := w.nodes[0].store.StopKey(operator(), o.key.ID, stop); err != nil {
 		w.violated("a key cannot be stopped: %v", err)
 		return
 	}
-	w.people.paused[o.key.ID] = stop.Do == pay.StopPause
+	if stop.Do == pay.StopRevoke {
+		w.people.revoked[o.key.ID] = true
+	} else {
+		w.people.paused[o.key.ID] = stop.Do == pay.StopPause
+	}
 	w.conductor.say("an operator: %s the key of order %d", stop.Do, o.number)
 }
 
@@ -84,8 +100,8 @@ func (w *world) begun(b pay.Begun, s pay.Store) {
 	}
 	w.checkFailures(b.Payment, s)
 	order := orderOf(b.Payment.Terms.Amount.String())
-	if w.people.paused[b.Payment.KeyID] {
-		w.violated("a payment of order %d began while its key was paused", order)
+	if w.people.stopped(b.Payment.KeyID) {
+		w.violated("a payment of order %d began while its key was paused or revoked", order)
 	}
 	if !w.asks(order) {
 		return
@@ -153,9 +169,10 @@ func (w *world) recount(s pay.Store) {
 	}
 	clear(w.people.approved)
 	clear(w.people.paused)
+	clear(w.people.revoked)
 	for _, o := range w.orders {
-		if k, err := s.Key(context.Background(), o.key.ID); err == nil && k.Paused != nil {
-			w.people.paused[k.ID] = true
+		if k, err := s.Key(context.Background(), o.key.ID); err == nil {
+			w.people.paused[k.ID], w.people.revoked[k.ID] = k.Paused != nil, k.Revoked()
 		}
 	}
 	for _, a := range list {

@@ -216,7 +216,7 @@ func (w *world) settle() {
 func (w *world) insist() {
 	for i := 0; i < len(w.orders); i++ { // redirects add some
 		o := w.orders[i]
-		for try := 0; try < 3 && o.mayTry() && !w.people.paused[o.key.ID]; try++ {
+		for try := 0; try < 3 && o.mayTry() && !w.people.stopped(o.key.ID); try++ {
 			w.try(o, w.nodes[0])
 			w.drain()
 		}

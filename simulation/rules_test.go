@@ -129,7 +129,7 @@ func (w *world) remembers(n *node) {
 func (w *world) checkAnswers() {
 	for _, m := range w.chain.moved() {
 		o := w.numbered(orderOf(m.authorization.Value.String()))
-		if o != nil && o.door == payerDoor && o.idem != "" && !o.done && !w.people.paused[o.key.ID] {
+		if o != nil && o.door == payerDoor && o.idem != "" && !o.done && !w.people.stopped(o.key.ID) {
 			w.violated("order %d is paid, and its agent cannot have the answer", o.number)
 		}
 	}
