@@ -37,7 +37,7 @@ type ledger struct {
 	dust  []dust
 	count uint64 // of transactions; it tells their order
 	forks []fork
-	seen  map[x402.Nonce]x402.Signature // by which transfers were made, also those that were taken back
+	seen  map[x402.Nonce]submission // by which transfers were made, also those that were taken back
 }
 
 // move is a transfer that the chain has.
@@ -45,6 +45,12 @@ type move struct {
 	authorization x402.Authorization
 	value         money.Amount // at most that of the authorization
 	transaction
+}
+
+// submission holds how an authorization was used first.
+type submission struct {
+	signature x402.Signature
+	value     money.Amount
 }
 
 // transaction is one on the chain, without what it did.
@@ -61,7 +67,7 @@ type fork struct{ from, to uint64 }
 
 func newLedger() *ledger {
 	n := x402.DefaultNetworks()[0]
-	return &ledger{network: n, asset: n.Assets[0], began: time.Now(), funds: map[x402.Address]money.Amount{}, seen: map[x402.Nonce]x402.Signature{}}
+	return &ledger{network: n, asset: n.Assets[0], began: time.Now(), funds: map[x402.Address]money.Amount{}, seen: map[x402.Nonce]submission{}}
 }
 
 // head returns the number of the newest block.
@@ -98,6 +104,10 @@ var errNotMoved = errors.New("the transfer reverts")
 func (l *ledger) settle(a x402.Authorization, s x402.Signature, value money.Amount) (hash string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	first, again := l.seen[a.Nonce]
+	if again && l.habits.constant {
+		value = first.value
+	}
 	block := l.next(a)
 	at := uint64(l.timeOf(block).Unix())
 	signer, err := x402.Recover(a.Digest(l.asset, l.network.ChainID), s)
@@ -112,7 +122,9 @@ func (l *ledger) settle(a x402.Authorization, s x402.Signature, value money.Amou
 		return "", fmt.Errorf("%w: balance", errNotMoved)
 	}
 	l.scatter(a, value, block)
-	l.seen[a.Nonce] = s
+	if !again {
+		l.seen[a.Nonce] = submission{s, value}
+	}
 	m := move{authorization: a, value: value, transaction: l.submit(block)}
 	m.to, m.input = l.callOf(a, s, value)
 	l.moves = append(l.moves, m)
@@ -129,8 +141,8 @@ func (l *ledger) submit(block uint64) transaction {
 func (l *ledger) submitted(a x402.Authorization) (s x402.Signature, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, known = l.seen[a.Nonce]
-	return s, known
+	first, known := l.seen[a.Nonce]
+	return first.signature, known
 }
 
 // used must be called with the lock.

@@ -94,12 +94,12 @@ func (w *world) stall(n *node) {
 
 // tick keeps steps apart in time: timers that are set in different steps must not fire at one moment, because the
 // runtime then draws their order.
-func (w *world) tick() { time.Sleep(time.Microsecond) }
+func (w *world) tick() { sleep(time.Microsecond) }
 
 // pass lets time go by.
 func (w *world) pass(d int64) {
 	w.conductor.say("%v pass", time.Duration(d).Round(time.Millisecond))
-	time.Sleep(time.Duration(d) + time.Microsecond)
+	sleep(time.Duration(d) + time.Microsecond)
 }
 
 // askForSomething has an agent send an order, the first time or again.
@@ -201,7 +201,7 @@ func (w *world) makePeace() {
 // settle lets time pass and recovery look until all payments are final.
 func (w *world) settle() {
 	for round := range rounds {
-		time.Sleep(roundTime << min(round, 6))
+		sleep(roundTime << min(round, 6))
 		for _, n := range w.nodes {
 			w.recover(n)
 		}
@@ -238,7 +238,7 @@ func (w *world) drain() {
 		if !w.busy() {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		sleep(100 * time.Millisecond)
 	}
 	w.violated("the world does not come to rest")
 }

@@ -114,9 +114,16 @@ func (r *rpc) Trace(ctx context.Context, q pay.TraceQuery) (t pay.Trace, err err
 
 // tell says why there is no answer, without a word that differs each time.
 func (r *rpc) tell(question string, err error, without string) {
-	if err != nil {
-		r.conductor.say("%s %s: %s: %s", r.node, r.name, question, strings.ReplaceAll(err.Error(), without, "…"))
+	why := ""
+	switch err := errors.Unwrap(err); {
+	case err == nil:
+		return
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		why = "nothing in time" // which of its calls ends first is not told
+	default:
+		why = strings.ReplaceAll(err.Error(), without, "…")
 	}
+	r.conductor.say("%s %s: %s: %s", r.node, r.name, question, why)
 }
 
 func (r *rpc) Safe(ctx context.Context, n x402.Network) (b pay.ChainBlock, err error) {

@@ -42,8 +42,9 @@ type world struct {
 	nodes     []*node
 	people    *people
 	wallets   map[string]pay.Wallet // by key
-	agents    *node                 // the machine of the agents, which does not die
-	lives     int                   // pursers that were started
+	moments   moments
+	agents    *node // the machine of the agents, which does not die
+	lives     int   // pursers that were started
 	orders    []*order
 	abandoned []*attempt
 	backup    []byte // the newest; nil: none
@@ -113,11 +114,12 @@ func (w *world) violated(format string, args ...any) {
 
 // node is one purser, until it dies.
 type node struct {
-	name  string
-	place int // among the nodes
-	dir   string
-	dead  atomic.Bool
-	skew  atomic.Int64 // of its clock
+	name    string
+	place   int // among the nodes
+	dir     string
+	dead    atomic.Bool
+	skew    atomic.Int64 // of its clock
+	moments *moments
 
 	bolt    *boltstore.DB
 	store   pay.Store // without the border
@@ -129,7 +131,14 @@ type node struct {
 
 func (n *node) String() string { return n.name }
 func (n *node) isDead() bool   { return n.dead.Load() }
-func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
+
+// now is the purser's clock.
+func (n *node) now() time.Time {
+	if looking() {
+		n.moments.wait()
+	}
+	return time.Now().Add(time.Duration(n.skew.Load()))
+}
 
 // masterKey is that of all stores.
 const masterKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -163,7 +172,7 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 // start starts a purser on what a folder has.
 func (w *world) start(place int, dir string) *node {
 	w.lives++
-	n := &node{name: fmt.Sprintf("purser %d.%d", place, w.lives), place: place, dir: dir}
+	n := &node{name: fmt.Sprintf("purser %d.%d", place, w.lives), place: place, dir: dir, moments: &w.moments}
 	if n.store = w.shared; n.store == nil {
 		key, err := vault.ParseMasterKey(masterKey)
 		if err == nil {
