@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// moments keeps the calls apart in time that look at a wallet. One of them looks, and all that wait for it go on at
+// moments keeps the calls apart in time that look at a wallet. The first one looks, and all that wait for it go on at
 // once. They would set timers that fire at one moment.
 type moments struct {
 	mu   sync.Mutex
