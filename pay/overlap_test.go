@@ -2,6 +2,7 @@ package pay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -310,6 +311,40 @@ func TestNewPurchaseOfAClientThatLeftAtTheEnd(t *testing.T) {
 				t.Errorf("the same payment: %t", same)
 			}
 			second.Finish(true)
+		})
+	}
+}
+
+// A request comes again while its payment is still awaited, and the seller names its price only later. It is a repeat.
+func TestRepeatWhosePriceComesLate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		came  time.Duration // after the authorization has expired
+		twice bool
+	}{
+		"in time": {pay.RepeatGrace - time.Second, false},
+		"late":    {pay.RepeatGrace, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			r := w.proxied("https://a.example/x", "100", "")
+			first := must(w.payer.Open(t.Context(), r))
+			w.sellerMoves(first.Payload())
+			first.Finish(false) // its answer was lost
+			w.quiet()
+			w.chain.advance(first.Payment().ValidBefore().Add(c.came).Sub(w.chain.clock()))
+			r.Arrival = w.payer.Arrive(w.key.ID)
+			defer r.Arrival.Decided()
+			w.chain.advance(5 * time.Minute)
+			if a, err := w.payer.Open(t.Context(), r); err == nil {
+				defer a.Finish(true)
+				if same := a.Payment().ID == first.Payment().ID; same == c.twice {
+					t.Errorf("it gets %s, and the first one got %s", a.Payment().ID, first.Payment().ID)
+				}
+			} else if open, is := errors.AsType[*pay.OpenError](err); !is || c.twice || open.Payment.ID != first.Payment().ID {
+				t.Errorf("it gets %v", err)
+			}
 		})
 	}
 }

@@ -54,10 +54,15 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 	return b.serve(p), true, nil
 }
 
-// awaited serves a call by a payment without an answer.
+// awaited serves a call by a payment without an answer that was awaited when the call came: its seller may have taken
+// long to say what it costs.
 func (b *Begin) awaited(v BeginView, identity Hash) (Begun, bool, error) {
 	var found *Begun
-	err := v.VisitAwaited(b.KeyID, identity, b.Now, func(id string) (bool, error) {
+	came := b.Now
+	if b.Arrival != nil && b.Arrival.at.Before(came) {
+		came = b.Arrival.at
+	}
+	err := v.VisitAwaited(b.KeyID, identity, came, func(id string) (bool, error) {
 		if b.Attended != nil && b.Attended(id) {
 			return true, nil
 		}
