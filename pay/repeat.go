@@ -86,7 +86,9 @@ func (b *Begin) awaited(v BeginView, identity Hash) (Begun, bool, error) {
 // serve says how a living earlier payment answers this call.
 func (b *Begin) serve(p *Payment) Begun {
 	switch {
-	case p.State == Settled && (b.IdempotencyKey != "" && !b.Resend || p.Reconciled): // the latter has no payload
+	case p.State == Settled && p.Reconciled && b.Resend: // its payload is lost: nothing is signed for it
+		return Begun{How: Spent, Payment: p}
+	case p.State == Settled && (p.Reconciled || b.IdempotencyKey != "" && !b.Resend):
 		return Begun{How: Stored, Payment: p}
 	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Gripped != nil && b.Gripped(p.ID):
 		return Begun{How: Busy, Payment: p}
@@ -154,17 +156,14 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	if number <= last {
 		p = nil // the books have a newer attempt
 	}
-	// What the payment was for is not known beyond its terms, and its payload is lost: nothing is
-	// signed for it.
+	// The terms are all that is known of the purchase.
 	switch {
 	case p == nil || p.Retired:
 		return Begun{}, false, nil
 	case b.Terms.Asset != (x402.Address{}) && !p.Terms.buys(b.Terms):
 		return Begun{}, false, ErrIdempotencyReused
-	case b.Resend:
-		return Begun{How: Spent, Payment: p}, true, nil
 	}
-	return Begun{How: Stored, Payment: p}, true, nil
+	return b.serve(p), true, nil
 }
 
 // buys reports whether the chain would see the same purchase.
