@@ -80,10 +80,11 @@ func placeOfID(extensions json.RawMessage, id string) (place, needed bool, err e
 	if strictjson.Kind(extension) != '{' {
 		return false, false, errors.New("it is not an object")
 	}
-	raw, err := find(extension, "info")
+	body, err := members(extension)
 	if err != nil {
 		return false, true, err
 	}
+	raw := body.value("info")
 	if strictjson.Kind(raw) != '{' {
 		return false, false, errors.New("its info is not an object")
 	}
@@ -95,10 +96,7 @@ func placeOfID(extensions json.RawMessage, id string) (place, needed bool, err e
 	if _, taken := info.get("id"); taken {
 		return false, needed, errors.New("its info has an id already")
 	}
-	schema, err := find(extension, "schema")
-	if err == nil {
-		err = allowsID(schema, info, id)
-	}
+	err = allowsID(body.value("schema"), info, id)
 	return err == nil, needed, err
 }
 

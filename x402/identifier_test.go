@@ -105,6 +105,7 @@ func TestIDCannotBeAdded(t *testing.T) {
 		`{` + ours + `:{"info":{"required":false},"info":{}}}`:             "twice",
 		`{` + ours + `:{"info":{"required":false,"required":false}}}`:      "twice",
 		`{` + ours + `:{"info":{"required":true},"schema":1,"schema":{}}}`: "twice",
+		`{` + ours + `:{"info":{"required":true},"x":1,"x":1}}`:            "twice",
 	} {
 		checkNotAdded(t, offerWith(text), true, why)
 	}
