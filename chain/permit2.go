@@ -210,12 +210,12 @@ func (s *transferSearch) take(ctx context.Context, logs []logEntry, from, to uin
 		return nil, err
 	}
 	for i, e := range candidates {
-		want := x402.Permit2Use{Authorization: s.query.Authorization, Moved: e.moved}
+		moves := func(u x402.Permit2Use) bool { return s.spends(u) && u.Moved == e.moved }
 		uses, to := calls[i].uses, calls[i].to
-		switch ours := to == spender(want.Authorization.Rail); {
-		case !slices.Contains(uses, want), calls[i].direct && !ours:
+		switch ours := to == spender(s.query.Authorization.Rail); {
+		case !slices.ContainsFunc(uses, moves), calls[i].direct && !ours:
 			continue
-		case ours && uses[0] == want:
+		case ours && moves(uses[0]):
 		default: // the data of another contract may hold what it does not do
 			if e, err = s.prove(ctx, e); err != nil {
 				return nil, err
@@ -226,6 +226,13 @@ func (s *transferSearch) take(ctx context.Context, logs []logEntry, from, to uin
 		}
 	}
 	return found, nil
+}
+
+// spends reports whether a use spends the nonce of the authorization. Its validity and its maximum may be others: after
+// a restored backup an idempotency key yields the same nonce for new terms.
+func (s *transferSearch) spends(u x402.Permit2Use) bool {
+	used, a := u.Authorization, s.query.Authorization
+	return used.Rail == a.Rail && used.From == a.From && used.To == a.To && used.Nonce == a.Nonce
 }
 
 // lookInto reads the transactions of the transfers that may be those of the authorization: the empty
@@ -322,8 +329,7 @@ func (s *transferSearch) hiddenIn(ctx context.Context, l logEntry) (hidden []eve
 	}
 	candidates, calls, err := s.lookInto(ctx, logs, uint64(b.Number), uint64(b.Number), false)
 	for i := range candidates {
-		own := slices.ContainsFunc(calls[i].uses, func(u x402.Permit2Use) bool { return u.Authorization == s.query.Authorization })
-		if own || !calls[i].direct {
+		if slices.ContainsFunc(calls[i].uses, s.spends) || !calls[i].direct {
 			hidden = append(hidden, candidates[i])
 		}
 	}

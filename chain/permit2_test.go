@@ -131,12 +131,18 @@ func TestPermit2OnARealChain(t *testing.T) {
 	operator := w.chain.Operator()
 
 	exact := w.permits(x402.RailPermit2, 1, operator)
-	transaction := w.settles(exact.Authorization, 0)
-	w.requireUsed("exact", exact, transaction, 10_000)
+	first := w.settles(exact.Authorization, 0)
+	w.requireUsed("exact", exact, first, 10_000)
 
 	upto := w.permits(x402.RailUpto, 2, operator)
-	transaction = w.settles(upto.Authorization, 1234)
+	transaction := w.settles(upto.Authorization, 1234)
 	w.requireUsed("upto", upto, transaction, 1234)
+
+	// After a restored backup, an idempotency key yields the same nonce for other terms.
+	exact.Authorization.ValidBefore -= 40
+	w.requireUsed("exact by an earlier authorization", exact, first, 10_000)
+	upto.Authorization.ValidBefore, upto.Authorization.Value = upto.Authorization.ValidBefore-40, money.New(9_000)
+	w.requireUsed("upto by an earlier authorization", upto, transaction, 1234)
 
 	unused := w.permits(x402.RailPermit2, 3, operator)
 	if got := must(w.client.Trace(w.ctx, unused)); got.Used || got.Canceled || got.SafeUsed {
