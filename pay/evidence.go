@@ -284,6 +284,7 @@ func unsentOutcome(how How, revived Verdict, shown, signed bool, reason string) 
 //	on the chain                                open, void   settled
 //	used                                        settled      –
 //	used at a safe block, past the validity     settled      confirmed
+//	used at a safe block, scheme upto           settled      confirmed
 //	canceled at a safe block                    void         disputed
 //	unused at a safe block past the validity    void         disputed
 //
@@ -298,7 +299,7 @@ func chainOutcome(row *Payment, t Trace) Outcome {
 	switch {
 	case t.Used && !settled:
 		o.Verdict, o.Transaction, o.Moved = VerdictSettled, t.Transaction, t.Moved
-	case t.Used && t.SafeLogs && over && settled:
+	case t.Used && t.SafeLogs && settled && (over || row.upto()):
 		o.Verdict, o.Transaction, o.Moved = VerdictConfirmed, t.Transaction, t.Moved
 	case canceled && settled:
 		o.Verdict, o.Reason = VerdictDisputed, "authorization was canceled on chain"

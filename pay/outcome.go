@@ -183,6 +183,8 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		if p.State == Settled && !p.Disputed {
 			if p.misbooked(o) {
 				p.remark(o.At, "the chain has moved "+o.Moved.String()+", and "+p.Moved().String()+" was booked")
+			}
+			if !o.Moved.IsZero() {
 				fx.Counters = p.recharge(o.Moved)
 			}
 			p.Confirmed = true
@@ -273,7 +275,9 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	}
 	fx.Counters = append(p.release(at), p.retake(at)...)
 	fx.Counters = append(fx.Counters, p.move(at)...)
-	fx.Counters = append(fx.Counters, p.charge(o.Moved)...)
+	if o.Moved.Cmp(p.Terms.Amount) < 0 { // budgets keep the rest: the chain may take this block back
+		p.Charged = o.Moved
+	}
 	// A free answer is no price: it would let the next one ask anything.
 	if p.Price != "" && !p.Terms.Amount.IsZero() {
 		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Moved(), Set: true})

@@ -127,24 +127,7 @@ func (p *Payment) retake(at Release) []CounterChange {
 	return out
 }
 
-// charge notes that less has moved than was reserved, and gives the rest back to the budgets.
-func (p *Payment) charge(moved money.Amount) []CounterChange {
-	rest, under := p.Terms.Amount.Sub(moved)
-	if moved.IsZero() || under || rest.IsZero() {
-		return nil
-	}
-	p.Charged = moved
-	var out []CounterChange
-	for i := range p.Reservations {
-		if r := &p.Reservations[i]; r.Release == ReleaseBudget && !r.Released {
-			r.Amount = moved
-			out = append(out, CounterChange{Counter: r.Counter, Amount: rest})
-		}
-	}
-	return out
-}
-
-// recharge changes what the budgets hold to what has moved in truth.
+// recharge changes what the budgets hold to what has moved for good.
 func (p *Payment) recharge(moved money.Amount) []CounterChange {
 	var out []CounterChange
 	for i := range p.Reservations {

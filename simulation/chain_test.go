@@ -104,10 +104,6 @@ var errNotMoved = errors.New("the transfer reverts")
 func (l *ledger) settle(a x402.Authorization, s x402.Signature, value money.Amount) (hash string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first, again := l.seen[a.Nonce]
-	if again && l.habits.constant {
-		value = first.value
-	}
 	block := l.next(a)
 	at := uint64(l.timeOf(block).Unix())
 	signer, err := x402.Recover(a.Digest(l.asset, l.network.ChainID), s)
@@ -122,7 +118,7 @@ func (l *ledger) settle(a x402.Authorization, s x402.Signature, value money.Amou
 		return "", fmt.Errorf("%w: balance", errNotMoved)
 	}
 	l.scatter(a, value, block)
-	if !again {
+	if _, again := l.seen[a.Nonce]; !again {
 		l.seen[a.Nonce] = submission{s, value}
 	}
 	m := move{authorization: a, value: value, transaction: l.submit(block)}

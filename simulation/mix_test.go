@@ -77,7 +77,6 @@ func drawMix(luck *rand.Rand) mix {
 	}
 	m.treatments = append(m.treatments, delivers)
 	m.railMix = drawRails(luck)
-	m.constant = m.budget > 0
 	if m.chainFails+m.chainLags == 0 { // so that many runs have an RPC whose word is right
 		m.chainStrays, m.chainWaits = 0, 0
 	}

@@ -16,9 +16,6 @@ type habits struct {
 	dust int
 	// relayed: another contract calls x402's proxies.
 	relayed bool
-	// constant: what a reorganization takes back moves the same amount again. Budgets do not stand another one: they have
-	// given back the rest.
-	constant bool
 }
 
 var (

@@ -125,11 +125,11 @@ func (w *world) remembers(n *node) {
 }
 
 // checkAnswers checks that an order which purser has settled itself has got its answer once its agent has asked
-// again under its idempotency key.
+// again under its idempotency key. A settlement of nothing is none.
 func (w *world) checkAnswers() {
 	for _, m := range w.chain.moved() {
 		o := w.numbered(orderOf(m.authorization.Value.String()))
-		if o != nil && o.door == payerDoor && o.idem != "" && !o.done && !w.people.stopped(o.key.ID) {
+		if o != nil && !m.value.IsZero() && o.door == payerDoor && o.idem != "" && !o.done && !w.people.stopped(o.key.ID) {
 			w.violated("order %d is paid, and its agent cannot have the answer", o.number)
 		}
 	}
