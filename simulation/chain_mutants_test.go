@@ -7,7 +7,7 @@ func chainMutants() []mutant {
 		{"the block that spends a nonce is found first", "chain/permit2.go", "	if known {\n\t\tfound, err = s.findIn(ctx, block)", "	if _ = block; known && false {\n\t\tfound, err = s.findIn(ctx, block)"},
 		{"transactions are remembered", "chain/proxycall.go", "	return m.calls.Get(key)", "	return proxyCall{}, false"},
 		{"receipts tell what the RPC does not list", "chain/permit2.go", "	if err != nil && mayBeTooLarge(err) && ctx.Err() == nil {\n\t\treturn s.settledIn(ctx, b, err)\n\t}\n\treturn logs, err", "	return logs, err"},
-		{"the transaction has the authorization", "chain/permit2.go", "case !slices.Contains(uses, want), calls[i].direct && !ours:", "case false:"},
+		{"the transaction has the authorization", "chain/permit2.go", "case !slices.ContainsFunc(uses, moves), calls[i].direct && !ours:", "case false:"},
 		{"logs are of the token", "chain/permit2.go", `"address": s.query.Asset.Address, "topics"`, `"topics"`},
 		{"a state is that of the safe block", "chain/rpc.go", "	return struct {\n\t\tHash      string", "	if true {\n\t\treturn atLatest\n\t}\n\treturn struct {\n\t\tHash      string"},
 		{"the blocks behind an answer are on the chain that is identified", "chain/trace.go", "q.Asset, atBlock(basis[0]), basis...)", "q.Asset, atLatest)"},

@@ -6,9 +6,11 @@ import (
 	"io"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -45,9 +47,13 @@ func (w *world) asks(order int) bool { return w.mix.asksAbove > 0 && order >= w.
 // stopped reports whether a key may begin nothing.
 func (p *people) stopped(key string) bool { return p.paused[key] || p.revoked[key] }
 
-// pause has an operator pause a key, let it pay on, or revoke it.
+// pause has an operator pause a key, let it pay on, revoke it, or give it another secret.
 func (w *world) pause() {
 	o := w.orders[w.conductor.luck.IntN(len(w.orders))]
+	if w.mix.restores == 0 && w.conductor.chance(4) { // a backup has the earlier secret
+		w.rotate(o.key)
+		return
+	}
 	stop := pay.KeyStop{Do: pay.StopPause, At: w.nodes[0].now(), By: pay.Actor{Kind: pay.ActorOperator}}
 	if w.people.paused[o.key.ID] {
 		stop.Do = pay.StopResume
@@ -68,6 +74,30 @@ func (w *world) pause() {
 		w.people.paused[o.key.ID] = stop.Do == pay.StopPause
 	}
 	w.conductor.say("an operator: %s the key of order %d", stop.Do, o.number)
+}
+
+// rotate gives a key another secret, which its agents use from then on.
+func (w *world) rotate(k pay.Key) {
+	if w.people.revoked[k.ID] {
+		return
+	}
+	n := w.nodes[0]
+	b, err := books.New(books.Options{Store: n.store, Wallets: signer.NewLocal(n.store)})
+	if err != nil {
+		w.violated("no books: %v", err)
+		return
+	}
+	_, secret, err := b.ReissueKey(operator(), k.ID)
+	if err != nil {
+		w.violated("a key gets no other secret: %v", err)
+		return
+	}
+	for _, o := range w.orders {
+		if o.key.ID == k.ID {
+			o.secret = secret
+		}
+	}
+	w.conductor.say("an operator: another secret for %s", k.Label)
 }
 
 // answer has a person answer an approval.
