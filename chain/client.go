@@ -104,26 +104,18 @@ func (c *Client) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pa
 	return c.identify(ctx, n, a, atLatest)
 }
 
-// identify asks for the chain id, the genesis header and the token at one block, and checks that
-// some blocks are on the chain. All questions go out at once: the RPC's name may move to another
-// machine between two.
+// identify asks for the chain id and the genesis header, and then for the token at one block and whether some
+// blocks are on the chain. The RPC's name may move to another machine at any time: so it is known which chain
+// answers before that is asked about the blocks.
 func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, when any, blocks ...header) (pay.ChainIdentity, error) {
 	var (
-		id         pay.ChainIdentity
-		genesis    header
-		separator  word
-		idErr      error
-		genesisErr error
-		tokenErr   error
-		blockErrs  = make([]error, len(blocks))
-		all        sync.WaitGroup
+		id                         pay.ChainIdentity
+		genesis                    header
+		idErr, genesisErr, blocked error
+		all                        sync.WaitGroup
 	)
 	all.Go(func() { id.ChainID, idErr = c.chainID(ctx) })
 	all.Go(func() { genesis, genesisErr = c.blockNumbered(ctx, 0) })
-	all.Go(func() { separator, tokenErr = c.tokenCall(ctx, a.Address, when, selectorDomainSeparator) })
-	for i, b := range blocks {
-		all.Go(func() { blockErrs[i] = c.checkCanonical(ctx, b) })
-	}
 	all.Wait()
 	switch {
 	case idErr != nil:
@@ -134,13 +126,27 @@ func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, whe
 		return id, genesisErr
 	}
 	id.Genesis = genesis.Hash
+	all.Go(func() { blocked = c.allCanonical(ctx, blocks) })
+	separator, err := c.tokenCall(ctx, a.Address, when, selectorDomainSeparator)
+	all.Wait()
 	switch {
-	case tokenErr != nil:
-		return id, tokenErr
+	case err != nil:
+		return id, err
 	case separator != a.DomainSeparator:
 		return id, &MismatchError{c.setting, "DOMAIN_SEPARATOR of " + a.Address.String(), hexOf(separator[:]), hexOf(a.DomainSeparator[:])}
 	}
-	return id, errors.Join(blockErrs...)
+	return id, blocked
+}
+
+// allCanonical checks at once that the chain still has some blocks at their numbers.
+func (c *Client) allCanonical(ctx context.Context, blocks []header) error {
+	errs := make([]error, len(blocks))
+	var all sync.WaitGroup
+	for i, b := range blocks {
+		all.Go(func() { errs[i] = c.checkCanonical(ctx, b) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // checkCanonical checks that the chain still has this block at its number.
