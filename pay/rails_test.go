@@ -403,7 +403,9 @@ func TestPermit2IsReconciled(t *testing.T) {
 	exact := w.mustOpen(w.asks("https://api.example.com/exact", "100", byPermit2))
 	must(w.chain.move(authorizationOf(t, exact)))
 	exact.Finish(true)
-	upto := w.mustOpen(w.asks("https://api.example.com/upto", "100", byUpto))
+	order := w.rest(pay.SettleSeller, "https://api.example.com/upto", "100", "metered")
+	order.Challenge = asking(t, "100", byUpto)
+	upto := w.mustBegin(order)
 	must(w.chain.charge(authorizationOf(t, upto), 30))
 	upto.Finish(true)
 	w.idle()
@@ -416,6 +418,15 @@ func TestPermit2IsReconciled(t *testing.T) {
 	}
 	if len(booked) != 2 || booked["permit2 exact"] != "100" || booked["upto upto"] != "30" || len(w.store.events()) != 2 {
 		t.Errorf("booked %v", booked)
+	}
+	again := w.mustBegin(order)
+	if p := again.Payment(); !p.Reconciled || p.Moved().String() != "30" {
+		t.Errorf("the repeat of what the seller took less for: %+v", p)
+	}
+	again.Finish(true)
+	order.Challenge = asking(t, "29", byUpto)
+	if _, err := w.payer.Pay(t.Context(), order); !errors.Is(err, pay.ErrIdempotencyReused) {
+		t.Errorf("a maximum below what was taken: %v", err)
 	}
 	w.checkBooks()
 }

@@ -166,7 +166,12 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	return b.serve(p), true, nil
 }
 
-// buys reports whether the chain would see the same purchase.
+// buys reports whether the chain would see the same purchase. Of scheme upto the chain tells how much was taken, and
+// not of how much that was the maximum.
 func (t Terms) buys(other Terms) bool {
-	return t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo && t.Amount == other.Amount
+	fits := t.Amount == other.Amount
+	if t.Scheme == x402.SchemeUpto {
+		fits = t.Amount.Cmp(other.Amount) <= 0
+	}
+	return fits && t.Scheme == other.Scheme && t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo
 }
