@@ -150,7 +150,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("purser: events: %w", err)
 	}
 	a.events = app.(*caddyevents.App)
-	return registerMetrics(ctx.GetMetricsRegistry(), gauges{app: a})
+	return a.registerMetrics(ctx.GetMetricsRegistry())
 }
 
 func (a *App) loadGuests(ctx caddy.Context) error {

@@ -59,7 +59,7 @@ func allMetrics(t *testing.T) []described {
 			all = append(all, describe(t, kind, d))
 		}
 	}
-	for kind, descs := range map[string][]*prometheus.Desc{"gauge": gaugeDescs, "counter": counterDescs, "summary": summaryDescs} {
+	for kind, descs := range metrics.Described() {
 		for _, d := range descs {
 			all = append(all, describe(t, kind, d))
 		}

@@ -166,8 +166,8 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	return b.serve(p), true, nil
 }
 
-// buys reports whether the chain would see the same purchase. Of scheme upto the chain tells how much was taken, and
-// not of how much that was the maximum.
+// buys reports whether the chain would see the same purchase. The chain does not tell the maximum of scheme upto, but
+// what was taken.
 func (t Terms) buys(other Terms) bool {
 	fits := t.Amount == other.Amount
 	if t.Scheme == x402.SchemeUpto {

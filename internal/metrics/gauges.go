@@ -1,9 +1,8 @@
-package caddymodule
-
-// No Caddy here: the gauges read the store of one configuration, which only this package knows.
+package metrics
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/pay"
 )
 
 // scrapeTime bounds what a scrape asks of the store. It asks nothing that takes longer with
-// more payments, and no other service: see metrics.Readings.
+// more payments, and no other service: see [Readings].
 const scrapeTime = 2 * time.Second
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -77,13 +76,36 @@ var (
 // lastBackup is when this process handed out a backup, in Unix seconds; 0: never.
 var lastBackup atomic.Int64
 
-// backupTaken notes that a backup was handed out.
-func backupTaken(at time.Time) { lastBackup.Store(at.Unix()) }
+// BackupTaken notes that this process has handed out a backup.
+func BackupTaken(at time.Time) { lastBackup.Store(at.Unix()) }
 
-// gauges read the store of one configuration when they are scraped.
-type gauges struct{ app *App }
+// Watched holds what the gauges of one configuration read.
+type Watched struct {
+	Store interface {
+		pay.StoreReader
+		Health(ctx context.Context) error
+	}
+	Payer       *pay.Payer
+	Chain       pay.Chain       // nil without an RPC
+	Facilitator pay.Facilitator // nil without one
+	SecondRPC   bool            // a network has two RPCs that must agree
+	Readings    *Readings
+}
 
-func (g gauges) Describe(to chan<- *prometheus.Desc) {
+// Gauges are read when they are scraped.
+type Gauges struct {
+	// Now returns what is read; nil: not started, nothing is known.
+	Now func() *Watched
+	Log *slog.Logger
+}
+
+// Described returns all that gauges may collect, by kind.
+func Described() map[string][]*prometheus.Desc {
+	return map[string][]*prometheus.Desc{"gauge": gaugeDescs, "counter": counterDescs, "summary": summaryDescs}
+}
+
+// Describe implements [prometheus.Collector].
+func (Gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat(gaugeDescs, counterDescs, summaryDescs) {
 		to <- d
 	}
@@ -113,29 +135,30 @@ func (to scraped) flag(d *prometheus.Desc, set bool) {
 	to.gauge(d, value)
 }
 
-func (g gauges) Collect(into chan<- prometheus.Metric) {
-	run := g.app.live.Load()
-	if run == nil {
-		return // not started: nothing is known
+// Collect implements [prometheus.Collector].
+func (g Gauges) Collect(into chan<- prometheus.Metric) {
+	w := g.Now()
+	if w == nil {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	to := scraped(into)
-	g.store(ctx, to, run)
-	r := run.tenant.readings.Take()
-	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
+	g.store(ctx, to, w)
+	r := w.Readings.Take()
+	if f, ok := w.Facilitator.(interface{ Failing() error }); ok {
 		// The health may come from the previous configuration, which had no facilitator.
 		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.Health == nil || !r.Health.Facilitator.Configured || r.Health.Facilitator.OK))
-	} else if run.tenant.facilitator != nil && r.Health != nil && r.Health.Facilitator.Configured {
+	} else if w.Facilitator != nil && r.Health != nil && r.Health.Facilitator.Configured {
 		to.flag(facilitatorUpDesc, r.Health.Facilitator.OK)
 	}
-	if run.tenant.chain != nil && r.Health != nil && r.Health.RPC.Configured {
+	if w.Chain != nil && r.Health != nil && r.Health.RPC.Configured {
 		to.flag(rpcUpDesc, r.Health.RPC.OK)
 	}
-	if r.Health != nil && r.Health.SecondRPC.Configured && run.tenant.app.settings.secondRPCs() {
+	if r.Health != nil && r.Health.SecondRPC.Configured && w.SecondRPC {
 		to.flag(secondRPCDesc, r.Health.SecondRPC.OK)
 	}
-	g.clock(to, run)
+	to.clock(w.Payer.Clock())
 	if at := lastBackup.Load(); at > 0 {
 		to.gauge(backupDesc, float64(at))
 	}
@@ -145,21 +168,20 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 		to.gauge(quotaOwnersDesc, float64(q.Exhausted), "exhausted")
 		to.gauge(quotaOwnersDesc, float64(q.Counted), "counted")
 	}
-	if run.tenant.chain == nil {
+	if w.Chain == nil {
 		return
 	}
 	for _, w := range r.Wallets {
 		to.gauge(walletsDesc, float64(w.Count), w.Network)
 		if w.Count > 0 {
-			to.gauge(balanceDesc, metrics.Inexact(w.Total), w.Network, w.Currency)
-			to.gauge(lowestDesc, metrics.Inexact(w.Lowest), w.Network, w.Currency)
+			to.gauge(balanceDesc, Inexact(w.Total), w.Network, w.Currency)
+			to.gauge(lowestDesc, Inexact(w.Lowest), w.Network, w.Currency)
 		}
 	}
 }
 
 // clock tells how our clock compares.
-func (g gauges) clock(to scraped, run *running) {
-	state := run.tenant.payer.Clock()
+func (to scraped) clock(state pay.ClockState) {
 	to.flag(stoppedDesc, state.Stopped)
 	for _, s := range state.Sources {
 		if s.Known {
@@ -172,23 +194,23 @@ func (g gauges) clock(to scraped, run *running) {
 }
 
 // store asks the store.
-func (g gauges) store(ctx context.Context, to scraped, run *running) {
-	store := run.home.store
+func (g Gauges) store(ctx context.Context, to scraped, w *Watched) {
+	store := w.Store
 	to.flag(storeUpDesc, store.Health(ctx) == nil)
 	if r, err := store.Restored(ctx); err != nil {
-		g.app.log.Warn("not known whether there is something to reconcile", "error", err)
+		g.Log.Warn("not known whether there is something to reconcile", "error", err)
 	} else {
 		to.flag(reconcilingDesc, r != nil)
 	}
 	if p, err := store.Pause(ctx); err != nil {
-		g.app.log.Warn("not known whether everything is paused", "error", err)
+		g.Log.Warn("not known whether everything is paused", "error", err)
 	} else {
 		to.flag(pausedDesc, p != nil)
 	}
 	for _, label := range []string{"open", "unresolved", "disputed"} {
 		n, err := store.CountOpen(ctx, label)
 		if err != nil {
-			g.app.log.Warn("payments not counted", "label", label, "error", err)
+			g.Log.Warn("payments not counted", "label", label, "error", err)
 			continue
 		}
 		to.gauge(paymentsDesc, float64(n), label)
