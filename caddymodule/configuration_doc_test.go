@@ -34,7 +34,7 @@ var blocks = []struct {
 	{"`wallets external { … }` in it", "[Where keys live](operating.md#where-keys-live) says how to set it up.", "wallets external ", []string{"ExternalWallets"}},
 	{"`wallets cdp { … }` in it", "", "wallets cdp ", []string{"CDPWallets"}},
 	{"`facilitator http { … }` in it", "", "facilitator http ", []string{"HTTPFacilitator"}},
-	{"The handler `purser_proxy { … }`", "", "purser_proxy ", []string{"Proxy"}},
+	{"The handler `purser_proxy { … }`", "", "purser_proxy ", []string{"Proxy", "ReachOptions"}},
 	{"The handler `purser_upstream [URL] { … }`", "It takes the options of the transport as well.", "purser_upstream ", []string{"Upstream"}},
 	{"`transport purser { … }` of `reverse_proxy`", "", "transport purser ", []string{"DoorOptions"}},
 	{"`listener_wrappers { purser { … } }`", "", "listener purser ", []string{"Listener"}},

@@ -28,6 +28,7 @@ type Proxy struct {
 	// AllowHTTP lists hosts that are paid over plain http, where a machine on the path can forge
 	// what is asked for. Default: none but addresses that are private and allowed.
 	AllowHTTP []string `json:"allow_http,omitempty"`
+	ReachOptions
 	// AllowAddresses are CIDRs that may be dialled although they are private. Each may
 	// hold several, separated by commas. Default: {env.PURSER_ALLOW_ADDRESSES}, else none.
 	AllowAddresses []string `json:"allow_addresses,omitempty"`
@@ -75,6 +76,7 @@ type Proxy struct {
 	MaxKeyRequests string `json:"max_key_requests,omitempty"`
 
 	doorway
+	reach        reach
 	allow        []netip.Prefix
 	ports        []guard.PortRange
 	maxReplay    int64
@@ -115,7 +117,11 @@ func (h *Proxy) Provision(ctx caddy.Context) error {
 		set(&h.ChallengeHeaders, option{name: "purser_proxy challenge_header"}.all, h.ChallengeHeaders),
 		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h),
 	)
+	if err == nil {
+		err = set(&h.reach, h.resolveReach, h.roots)
+	}
 	if err == nil && h.server != nil {
+		speakHTTP1(h.server)
 		h.app.drainWith(h.server)
 	}
 	return err
@@ -177,12 +183,13 @@ func (h *Proxy) open(t *tenant) error {
 		return err
 	}
 	s := h.app.settings
+	dial := h.reach.options(func(host string) {
+		h.app.log.Warn("host is outside allow_hosts and deny_hosts, and report_only lets it pass", "host", host)
+	})
+	dial.Rules = guard.Rules{Allow: h.allow, AllowLoopback: h.loopback(), Own: listening, Ports: h.ports}
+	dial.Resolve = h.resolve
 	o := forward.Options{
-		Payer: t.payer,
-		Dialer: guard.NewDialer(guard.Options{
-			Rules:   guard.Rules{Allow: h.allow, AllowLoopback: h.loopback(), Own: listening, Ports: h.ports},
-			Resolve: h.resolve,
-		}),
+		Payer: t.payer, Dialer: guard.NewDialer(dial), HideVia: h.reach.hideVia,
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Protocols: protocol.Spoken(h.ChallengeHeaders...), AllowHTTP: h.AllowHTTP,
 			Observer:    doorObserver{policy.DoorProxy, t.declined},
@@ -248,6 +255,7 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if h.authority != nil {
 		rest = h.authority.publish(rest)
 	}
+	rest = forward.PAC(rest)
 	h.forward.ServeHTTP(w, tracing.Request(r), rest)
 	return nil
 }

@@ -20,6 +20,7 @@ func Refusals() []Refusal {
 		{"loop", "the request came back to the same proxy"},
 		{"http-version", "the proxy speaks HTTP/1.1 to its clients"},
 		{"deny-host", "the name is no host that purser can look up"},
+		{"deny-reach", "the host is outside `allow_hosts`, or on `deny_hosts`, of `purser_proxy`"},
 		{"deny-port", "purser does not connect to this port; `ports` allows others"},
 		{"deny-own-listener", "the address is purser's own"},
 		{"deny-unspecified", "the address stands for this machine itself"},

@@ -40,3 +40,6 @@ func ParseHosts(entries ...string) (Hosts, error) {
 func (l Hosts) Contains(host string) bool {
 	return l.all || l.exact[host] || slices.ContainsFunc(l.suffix, func(s string) bool { return strings.HasSuffix(host, s) })
 }
+
+// empty reports whether no host is on the list.
+func (l Hosts) empty() bool { return !l.all && len(l.exact)+len(l.suffix) == 0 }

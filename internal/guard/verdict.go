@@ -17,6 +17,7 @@ const (
 	AllowLocal  Verdict = "allow-loopback"
 
 	DenyHost          Verdict = "deny-host"          // not a usable host name or address
+	DenyReach         Verdict = "deny-reach"         // a host outside the operator's lists
 	DenyPort          Verdict = "deny-port"          // not one of the ports
 	DenyOwn           Verdict = "deny-own-listener"  // purser itself
 	DenyUnspecified   Verdict = "deny-unspecified"   // "this host", which systems connect to loopback

@@ -46,6 +46,8 @@ type Options struct {
 	StandIn string
 	// Guests admits keys that strangers may have made: those that [pay.Key.Relays] does not report.
 	Guests Guests
+	// HideVia keeps purser out of the Via headers of requests and answers. Then no loop is noticed.
+	HideVia bool
 	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
 	// case) as purser itself. May be nil.
 	Own func(host string) bool
@@ -73,6 +75,7 @@ type Proxy struct {
 	log       *slog.Logger
 	now       pay.Clock
 	pseudonym string // in Via
+	hideVia   bool
 	logins    *perclient.Logins
 	upstream  *pools
 	transport *proxy.Transport
@@ -110,7 +113,7 @@ func New(o Options) (*Proxy, error) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f := &Proxy{
 		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, guests: o.Guests, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
-		pseudonym: "purser-" + hex.EncodeToString(id[:]), logins: perclient.NewLogins(failuresAtOnce, failuresPerMinute),
+		pseudonym: "purser-" + hex.EncodeToString(id[:]), hideVia: o.HideVia, logins: perclient.NewLogins(failuresAtOnce, failuresPerMinute),
 		upstream: upstream, transport: transport, tunnels: newTunnels(o),
 		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,
 	}

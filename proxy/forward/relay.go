@@ -37,10 +37,10 @@ func (f *Proxy) newRelay() *httputil.ReverseProxy {
 			p.Out.Trailer = p.In.Trailer           // filled in while the body is read
 			cleanOutbound(p.Out.Header, relayedOf(p.In.Context()).secrets)
 			keepWebSocketOnly(p.Out.Header)
-			addVia(p.Out.Header, p.In.Proto, f.pseudonym)
+			f.addVia(p.Out.Header, p.In.Proto)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			addVia(resp.Header, resp.Proto, f.pseudonym)
+			f.addVia(resp.Header, resp.Proto)
 			call := relayedOf(resp.Request.Context()).call
 			call.Answering()
 			if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -152,8 +152,10 @@ func looped(h http.Header, pseudonym string) bool {
 
 // addVia names us by a pseudonym that only this process has, so that several pursers can stand in a
 // row. proto is what the message came in, such as HTTP/1.1.
-func addVia(h http.Header, proto, pseudonym string) {
-	h["Via"] = append(h["Via"], strings.TrimPrefix(proto, "HTTP/")+" "+pseudonym)
+func (f *Proxy) addVia(h http.Header, proto string) {
+	if !f.hideVia {
+		h["Via"] = append(h["Via"], strings.TrimPrefix(proto, "HTTP/")+" "+f.pseudonym)
+	}
 }
 
 // forwarded reports whether another proxy forwarded the request.
