@@ -34,9 +34,9 @@ release: ## bin/release/purser and bin/release/purser-sandbox: static and reprod
 dist: tools nfpm ## bin/dist: archives for six platforms, .deb, .rpm, bills of materials, Homebrew formula, install.sh, checksums
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/dist.sh $(BIN)/dist
 
-xcaddy: tools ## bin/xcaddy/purser, built with xcaddy from this checkout
+xcaddy: tools ## bin/xcaddy/caddy, a Caddy with purser in it, built with xcaddy from this checkout
 	@mkdir -p $(BIN)/xcaddy
-	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/xcaddy.sh $(BIN)/xcaddy/purser
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/xcaddy.sh $(BIN)/xcaddy/caddy
 
 licences: tools release ## what is linked into the release, and under which licence
 	$(TOOLS)/licences -notices $(BIN)/release/NOTICES $(BIN)/release/purser $(BIN)/release/purser-sandbox

@@ -48,7 +48,15 @@ func (*adminAPI) Routes() []caddy.AdminRoute {
 }
 
 func adminHandler() *adminapi.Handler {
-	return &adminapi.Handler{Version: Version(), Serving: adminServes, Host: adminHost, Reload: line.Reload}
+	return &adminapi.Handler{Version: Version(), Serving: adminServes, Host: adminHost, Reload: reloads()}
+}
+
+// reloads returns what reads the files of this process again, nil in a Caddy of one's own: `caddy reload` does it there.
+func reloads() func(adminapi.Reload) (adminapi.Reloaded, error) {
+	if guest != nil {
+		return nil
+	}
+	return line.Reload
 }
 
 // adminHost returns the name that the operator has given the admin endpoint.

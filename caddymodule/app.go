@@ -24,7 +24,8 @@ import (
 // that an empty configuration works; an empty value counts as unset.
 type App struct {
 	// DataDir is the folder of database and generated master key. It is created, for its
-	// owner only, when purser starts. Default: {env.PURSER_DATA_DIR}, else ./purser-data.
+	// owner only, when purser starts. Default: {env.PURSER_DATA_DIR}, else ./purser-data for the program
+	// purser, and purser in Caddy's data directory in a Caddy of one's own. It changes with a restart only.
 	DataDir string `json:"data_dir,omitempty"`
 	// MasterKey is a reference to the key that wraps the store's secrets: 32 bytes, hex or
 	// base64. Default: {env.PURSER_MASTER_KEY}, else a file generated in the data directory.

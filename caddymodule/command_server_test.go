@@ -86,7 +86,13 @@ func (s *server) said() string {
 // run starts a server and waits until it answers.
 func (w *workplace) run(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{process: w.prepare(t, append([]string{"run"}, args...)...), ended: make(chan struct{})}
+	return w.start(t, w.prepare(t, append([]string{"run"}, args...)...))
+}
+
+// start is run for a command that was prepared.
+func (w *workplace) start(t *testing.T, c *exec.Cmd) *server {
+	t.Helper()
+	s := &server{process: c, ended: make(chan struct{})}
 	s.process.Stdout, s.process.Stderr = s, s
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
@@ -186,19 +192,67 @@ func TestSignalReloads(t *testing.T) {
 	eventually(t, "registration is off", func() bool { return !w.status(t).Registration.Open })
 }
 
-// A Caddy that xcaddy has put purser into finds the purser of its folder, too.
+// caddy prepares a command of a Caddy of one's own in the folder.
+func (w *workplace) caddy(t *testing.T, environ []string, args ...string) *exec.Cmd {
+	t.Helper()
+	return inFolder(t, w.dir, append([]string{asCommand + "=caddy"}, environ...), args...)
+}
+
+// In a Caddy of one's own, purser is one command with all others below it. It finds the admin endpoint as Caddy does, and
+// texts have the commands as they are typed there.
 func TestCaddyWithPurser(t *testing.T) {
 	t.Parallel()
 	w := newWorkplace(t)
 	w.run(t)
-	as := func(args ...string) clitest.Outcome {
+	as := func(environ []string, args ...string) clitest.Outcome {
 		t.Helper()
-		return finish(t, inFolder(t, w.dir, nil, args...))
+		return finish(t, w.caddy(t, environ, args...))
 	}
-	w.variables(t, "PURSER_REGISTRATION=off")
-	said(t, as("reload"), 0, "changed: PURSER_REGISTRATION\n", "")
-	said(t, as("run"), 1, "", "runs already, with the admin endpoint unix/"+w.dir)
-	said(t, as("stop"), 0, "Stopped purser", "")
+	socket := "unix/" + filepath.Join(w.dir, "purser-admin.sock")
+	said(t, as(nil, "purser", "status"), 0, w.dir, "")
+	said(t, as(nil, "purser", "status", "--config", "Caddyfile", "--envfile", "purser.env"), 0, w.dir, "")
+	w.write(t, "other", "{\n\tadmin "+socket+"\n}\n")
+	w.write(t, "none", "{\n\tpersist_config off\n}\n")
+	said(t, as([]string{"CADDY_ADMIN=localhost:1", "PURSER_ADMIN=unix/nowhere"}, "purser", "status", "-c", "other", "--adapter", "caddyfile"), 0, w.dir, "")
+	said(t, as([]string{"CADDY_ADMIN=" + socket}, "purser", "status", "-c", "none", "-a", "caddyfile"), 0, w.dir, "")
+	said(t, as(nil, "purser", "status", "-c", "none", "-a", "caddyfile", "--admin", socket), 0, w.dir, "")
+	said(t, as(nil, "purser", "status", "-c", "nowhere"), 1, "", "nowhere")
+	said(t, as(nil, "purser", "keys", "show"), 1, "", "purser: keys: takes no arguments but create")
+	said(t, as(nil, "purser", "keys", "show"), 1, "", "(caddy purser keys --help)")
+	said(t, as(nil, "purser", "wallets", "share", "nothing", "--with", "exec"), 1, "", "'caddy purser wallets' lists them")
+	said(t, as(nil, "purser", "nonsense"), 1, "", `purser: there is no command "nonsense" (caddy purser --help)`)
+	said(t, as(nil, "status"), 1, "", `unknown command "status"`)
+	said(t, as(nil, "purser", "exec", "--", "sh", "-c", "exit 7"), 7, "", "fund")
+	for _, args := range [][]string{{"purser"}, {"purser", "--help"}, {"help", "purser"}} {
+		o := as(nil, args...)
+		said(t, o, 0, "\n  keys  ", "")
+		if strings.Contains(o.Stdout, "caddyserver.com") || strings.Contains(o.Stdout, "$ purser") {
+			t.Errorf("%v: %s", args, o.Stdout)
+		}
+	}
+	said(t, as(nil, "purser", "keys", "--help"), 0, "$ caddy purser keys create", "")
+	said(t, as(nil, "__complete", "purser", "keys", "rev"), 0, "revoke", "ShellCompDirective")
+	if made := process(t, nil, "purser", "status"); made.Status != 1 || !strings.Contains(made.Stderr, `unknown command "purser"`) {
+		t.Errorf("the program purser: %+v", made)
+	}
+}
+
+// The data directory of a Caddy of one's own is in Caddy's.
+func TestCaddyHasTheDataDirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorkplace(t)
+	data := filepath.Join(w.dir, "share")
+	o := finish(t, w.caddy(t, []string{"XDG_DATA_HOME=" + data}, "purser", "check", "--help"))
+	said(t, o, 0, "else "+filepath.Join(data, "caddy", "purser")+")", "")
+	o = finish(t, w.caddy(t, []string{"XDG_DATA_HOME=" + data}, "purser", "init", "--yes", "--force"))
+	said(t, o, 0, "\n    caddy run --envfile purser.env\n", "")
+	said(t, o, 0, "\n    caddy purser exec -- curl", "")
+	if _, err := os.Stat(filepath.Join(data, "caddy", "purser", "purser.db")); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(w.dir, "Caddyfile")); err != nil || !strings.HasPrefix(string(text), "# Made by 'caddy purser init'. Start it in this folder: caddy run --envfile purser.env\n") {
+		t.Errorf("%v, %.100s", err, text)
+	}
 }
 
 func TestStopEndsThePurserOfThisFolder(t *testing.T) {
@@ -378,7 +432,7 @@ func TestVersionIsPursers(t *testing.T) {
 	t.Parallel()
 	w := &workplace{dir: t.TempDir()}
 	said(t, w.do(t, "version"), 0, "purser "+Version()+" (Caddy ", "")
-	if o := process(t, nil, "version"); o.Status != 0 || strings.HasPrefix(o.Stdout, "purser") {
+	if o := finish(t, w.caddy(t, nil, "version")); o.Status != 0 || strings.HasPrefix(o.Stdout, "purser") {
 		t.Errorf("a Caddy with purser in it: %+v", o)
 	}
 }

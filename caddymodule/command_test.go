@@ -29,7 +29,7 @@ func inFolder(t *testing.T, dir string, environ []string, args ...string) *exec.
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
 	c.Dir = dir
 	c.Env = append([]string{
-		asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CACHE_HOME=" + filepath.Join(dir, "cache"),
+		asCommand + "=purser", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CACHE_HOME=" + filepath.Join(dir, "cache"),
 	}, environ...)
 	return c
 }

@@ -1,17 +1,13 @@
 package caddymodule
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 )
 
@@ -23,14 +19,9 @@ func ownCommands() (list []*cobra.Command) {
 	building.Lock()
 	defer building.Unlock()
 	root := &cobra.Command{Use: "purser"}
-	all := caddycmd.Commands()
-	for _, name := range slices.Sorted(maps.Keys(all)) { // the first of them before the last, as in Caddy
-		registered := all[name]
-		if registered.CobraFunc == nil || !strings.Contains(runtime.FuncForPC(reflect.ValueOf(registered.CobraFunc).Pointer()).Name(), "purserpay/purser") {
-			continue
-		}
-		c := &cobra.Command{Use: registered.Name + " " + registered.Usage, Short: registered.Short, Long: registered.Long}
-		registered.CobraFunc(c)
+	for _, command := range line.Commands() {
+		c := &cobra.Command{Use: command.Name + " " + command.Usage, Short: command.Short, Long: command.Long}
+		command.Setup(c)
 		root.AddCommand(c)
 		list = append(append(list, c), c.Commands()...)
 	}

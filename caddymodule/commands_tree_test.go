@@ -7,6 +7,12 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
+var (
+	// replacing are Caddy's commands that would put another program in the place of this one.
+	replacing      = []string{"upgrade", "add-package", "remove-package"}
+	serverCommands = []string{"run", "start", "stop", "reload", "validate", "version"}
+)
+
 // Commands that would put another program in the place of this one are neither shown nor done.
 func TestReplacingCommandsAreRefused(t *testing.T) {
 	t.Parallel()

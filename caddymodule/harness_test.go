@@ -23,24 +23,27 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/internal/program"
 )
 
 // Tests that load a configuration share Caddy's one global state, so they do not run in
 // parallel.
 
-// asCommand, in its environment, makes the test program purser's command line: as in a Caddy that
-// xcaddy has put purser into, or, if it is "purser", as in the program of that name.
+// asCommand, in its environment, makes the test program the program purser or, if it is "caddy", a Caddy of one's own.
 const asCommand = "CADDYMODULE_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(asCommand); name != "" {
-		if name != "1" {
-			caddy.CustomBinaryName = name
-		}
 		line.PublicRPC = nil // tests reach nothing but this machine
-		caddycmd.Main()
+		if name == "caddy" {
+			caddycmd.Main()
+			return
+		}
+		caddy.CustomBinaryName = "purser"
+		program.Main(AsPurser())
 		return
 	}
+	AsPurser()
 	home, err := os.MkdirTemp("", "purser-caddy")
 	if err != nil {
 		panic(err)
@@ -108,6 +111,11 @@ func load(t *testing.T, caddyfile string) error {
 // stopped, when it likes: until then their ports are taken.
 func mustLoad(t *testing.T, caddyfile string) {
 	t.Helper()
+	if s := serving(); s != nil && !strings.Contains(caddyfile, s.app.settings.dataDir) {
+		if err := caddy.Stop(); err != nil { // another purser, with books of its own
+			t.Fatal(err)
+		}
+	}
 	var err error
 	eventually(t, "ports are given back", func() bool {
 		err = load(t, caddyfile)

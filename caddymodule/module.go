@@ -4,7 +4,10 @@
 // handlers purser_proxy, purser_upstream, purser_dashboard and purser_api, and the transport of reverse_proxy,
 // are the doors that Caddy's servers open. Stores, wallet providers and facilitators are
 // guest modules (guests.go). An open store outlives reloads (pool.go); everything else
-// belongs to one configuration. Commands (command*.go) ask the admin endpoint (admin*.go).
+// belongs to one configuration. The command `caddy purser` asks the admin endpoint (admin*.go).
+//
+// To import it registers modules, options of the Caddyfile and that one command. The program purser
+// changes Caddy's own commands itself, with package internal/program.
 //
 // No decision about payments is made here; see packages pay, payapi and proxy. Pages are
 // package dashboard's.
@@ -14,6 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/program"
 )
 
 func init() {
@@ -50,7 +55,7 @@ func init() {
 		httpcaddyfile.RegisterDirectiveOrder(directive.name, httpcaddyfile.Before, "reverse_proxy")
 	}
 
-	registerCommands()
+	program.Register(line)
 	// For main functions that do not call it themselves, such as those that xcaddy writes.
 	cobra.OnInitialize(UnsetEmptyVariables)
 }

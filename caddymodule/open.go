@@ -69,12 +69,18 @@ func (a *App) open() (*running, error) {
 
 // acquire opens the store, or takes the one that the running configuration has open.
 func (a *App) acquire() (*pooled, error) {
+	if t := serving(); t != nil && !sameFolder(t.app.settings.dataDir, a.settings.dataDir) {
+		return nil, moved(dataDirOption, t.app.settings.dataDir, a.settings.dataDir)
+	}
 	if err := os.MkdirAll(a.settings.dataDir, dataDirMode); err != nil {
 		return nil, dataDirOption.errorf("%w", err)
 	}
 	place, err := a.store.Place(a.settings.dataDir)
 	if err != nil {
 		return nil, fmt.Errorf("purser: store: %w", err)
+	}
+	if t := serving(); t != nil && t.home.place != place {
+		return nil, moved("the place of the database (data_dir, store)", t.home.place, place)
 	}
 	shared := a.store.Settings() + " world=" + a.World + " master=" + a.settings.masterKeyPrint
 	home, err := acquire(a.ctx, a.store, place, shared, StoreOptions{
@@ -84,6 +90,26 @@ func (a *App) acquire() (*pooled, error) {
 		return nil, fmt.Errorf("purser: %w", err)
 	}
 	return home, nil
+}
+
+// moved refuses a configuration that would leave the books of the purser that serves. Another place is most often empty or
+// a copy: there, nothing would end the payments that are open, and keys, limits and budgets would begin anew.
+func moved(option any, from, to string) error {
+	return fmt.Errorf("purser: %s changes from %s to %s with a restart only, because the keys, payments and budgets of the running purser are in the old place: "+
+		"put it back, or stop Caddy, move what is there, and start Caddy again", option, from, to)
+}
+
+// sameFolder reports whether two paths lead to one folder.
+func sameFolder(a, b string) bool {
+	if a == b {
+		return true
+	}
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // newTenant makes this configuration's payer and opens its doors.

@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +43,11 @@ func (p *pooled) recovering() *tenant {
 	return p.recovery.tenant
 }
 
-// A request in flight ends well when its configuration is replaced, also by one with
-// another database, and nothing stays open behind it.
+// A request in flight ends well when its configuration is replaced, also by one without
+// purser, and nothing stays open behind it.
 func TestReloadWithRequestInFlight(t *testing.T) {
-	for _, sameStore := range []bool{true, false} {
-		t.Run(fmt.Sprintf("same store %t", sameStore), func(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		t.Run(fmt.Sprintf("purser stays %t", stays), func(t *testing.T) {
 			f := newStandIn(t)
 			f.hold = make(chan struct{})
 			t.Setenv("PURSER_FACILITATOR_URL", f.URL)
@@ -58,13 +60,13 @@ func TestReloadWithRequestInFlight(t *testing.T) {
 				answered <- fmt.Sprintf("%d %v %v", status, answer["settled"], err)
 			}()
 			<-f.asked
-			next := *s
-			if !sameStore {
-				next.dir = t.TempDir() + "/other"
+			next := s.caddyfile()
+			if !stays {
+				next = fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tstorage file_system %s\n}\nhttp://127.0.0.1:%d {\n\trespond plain\n}\n", s.storage, freePort(t))
 			}
 			reloaded := make(chan error, 1)
-			go func() { reloaded <- load(t, next.caddyfile()) }()
-			if sameStore {
+			go func() { reloaded <- load(t, next) }()
+			if stays {
 				if err := <-reloaded; err != nil {
 					t.Fatal(err)
 				}
@@ -72,27 +74,21 @@ func TestReloadWithRequestInFlight(t *testing.T) {
 					t.Errorf("%d references, or opened again, or not the newest configuration recovers", refs)
 				}
 			} else {
-				eventually(t, "both stores are open", func() bool {
-					return len(open()) == 2 || len(open()) == 1 && strings.HasSuffix(open()[0], "other/purser.db")
+				eventually(t, "no purser serves", func() bool {
+					first.mu.Lock()
+					defer first.mu.Unlock()
+					return len(first.active) == 0
 				})
 			}
 			close(f.hold)
 			if got := <-answered; got != "200 true <nil>" {
 				t.Errorf("the request in flight: %s", got)
 			}
-			if !sameStore {
+			if !stays {
 				if err := <-reloaded; err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "the key is not known in the other store", func() bool {
-					status, _, _ := call(t.Context(), "GET", s.url()+"/wallets/me", key, "")
-					return status == http.StatusUnauthorized
-				})
-			}
-			if places := open(); len(places) != 1 {
-				t.Errorf("open: %v", places)
-			}
-			if err := caddy.Stop(); err != nil {
+			} else if err := caddy.Stop(); err != nil {
 				t.Fatal(err)
 			}
 			if places := open(); len(places) != 0 {
@@ -100,6 +96,38 @@ func TestReloadWithRequestInFlight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reload that names another data directory would serve an empty purser. It is refused, makes no folder, and the purser
+// that runs goes on. A link to the same folder is the same.
+func TestReloadKeepsTheDataDirectory(t *testing.T) {
+	s := newSite(t)
+	mustLoad(t, s.caddyfile())
+	home, key := pooledAt(t), newKey(t, s.url())
+	other := *s
+	other.dir = filepath.Join(t.TempDir(), "other")
+	err := load(t, other.caddyfile())
+	if err == nil || !strings.Contains(err.Error(), "data_dir (PURSER_DATA_DIR) changes from "+s.dir+" to "+other.dir+" with a restart only") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Lstat(other.dir); err == nil {
+		t.Error("the other folder was made")
+	}
+	elsewhere := *s
+	elsewhere.app = "store bolt {\n\t\t\tpath " + filepath.Join(t.TempDir(), "other.db") + "\n\t\t}"
+	if err := load(t, elsewhere.caddyfile()); err == nil || !strings.Contains(err.Error(), "the place of the database (data_dir, store) changes from ") {
+		t.Errorf("%v", err)
+	}
+	mustCall(t, http.StatusOK, "GET", s.url()+"/wallets/me", key, "")
+	link := *s
+	link.dir = filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(s.dir, link.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(t, link.caddyfile()); err != nil || pooledAt(t) != home {
+		t.Errorf("a link to the same folder: %v", err)
+	}
+	mustCall(t, http.StatusOK, "GET", s.url()+"/wallets/me", key, "")
 }
 
 // A configuration that fails to start gives recovery back to the one that runs.

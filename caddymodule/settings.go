@@ -91,7 +91,11 @@ func (a *App) resolve() (s settings, err error) {
 }
 
 func (a *App) resolveStore(s *settings) error {
-	dir, err := dataDirOption.value(a.DataDir)
+	dataDir := dataDirOption
+	if guest != nil {
+		dataDir.unset = guest.DataDir
+	}
+	dir, err := dataDir.value(a.DataDir)
 	if err != nil {
 		return err
 	}

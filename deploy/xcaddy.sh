@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds purser with xcaddy from this checkout: deploy/xcaddy.sh [OUTPUT]
+# Builds a Caddy with purser in it, with xcaddy, from this checkout: deploy/xcaddy.sh [OUTPUT]
 #
 # The result is what `xcaddy build --with github.com/purserpay/purser/caddymodule` makes of a
 # release, with further modules if you name them in WITH, such as
@@ -8,7 +8,7 @@
 # VERSION and COMMIT say what is built; without them, git does.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=${1:-$root/bin/purser}
+out=${1:-$root/bin/xcaddy/caddy}
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 : "${VERSION:=$(git -C "$root" describe --tags --always --dirty 2>/dev/null || echo devel)}"
 : "${COMMIT:=$(git -C "$root" rev-parse HEAD 2>/dev/null || true)}"
@@ -43,7 +43,6 @@ fi
 
 module=github.com/purserpay/purser/caddymodule
 XCADDY_GO_BUILD_FLAGS="-trimpath -buildvcs=false -tags=nobadger,nomysql,nopgx -ldflags '-s -w"
-XCADDY_GO_BUILD_FLAGS="$XCADDY_GO_BUILD_FLAGS -X github.com/caddyserver/caddy/v2.CustomBinaryName=purser"
 XCADDY_GO_BUILD_FLAGS="$XCADDY_GO_BUILD_FLAGS -X $module.buildVersion=$VERSION -X $module.buildCommit=$COMMIT'"
 export XCADDY_GO_BUILD_FLAGS
 export TMPDIR="$work" # xcaddy's own folder, away from any repository

@@ -185,6 +185,7 @@ func (f *attackFlags) configuration(ctx context.Context, log io.Writer, program,
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
+	caddymodule.AsPurser()
 	caddymodule.UnsetEmptyVariables()
 	files := f.envFiles
 	if len(files) == 0 {

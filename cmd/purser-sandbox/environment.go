@@ -20,6 +20,7 @@ var heeded = []string{
 // keepEnvironment unsets all other purser variables and logs their names. A sandbox must not take
 // over a real key, database or facilitator.
 func keepEnvironment(log io.Writer) {
+	caddymodule.AsPurser()
 	caddymodule.UnsetEmptyVariables()
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")

@@ -4,10 +4,10 @@ package main
 
 import (
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/purserpay/purser/caddymodule"
+	"github.com/purserpay/purser/internal/program"
 )
 
 const description = `purser pays HTTP 402s for agents. It is Caddy with purser's modules, and has all
@@ -27,7 +27,6 @@ Each command's --help has more.`
 func main() {
 	caddy.CustomBinaryName = "purser"
 	caddy.CustomLongDescription = description
-	caddymodule.UnsetEmptyVariables()
 	followLoad()
-	caddycmd.Main()
+	program.Main(caddymodule.AsPurser())
 }

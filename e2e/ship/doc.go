@@ -1,4 +1,4 @@
-// Package ship tests what is handed to operators: purser built with xcaddy, the release binary, the image, and the files
+// Package ship tests what is handed to operators: a Caddy built with xcaddy, the release binary, the image, and the files
 // of deploy that run it. Each way to a purser ends with one that buys from the sandbox's seller.
 //
 // The builds are those of the scripts in deploy and of the Containerfile. They take minutes at first, and less once Go's

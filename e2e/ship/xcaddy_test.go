@@ -10,15 +10,15 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// What `xcaddy build --with github.com/purserpay/purser/caddymodule` makes is purser: it has its name, knows what it was
-// built from, and buys with the configuration that is shipped beside it.
+// What `xcaddy build --with github.com/purserpay/purser/caddymodule` makes is a Caddy that has one more command. It knows
+// what it was built from, and buys with the configuration that is shipped for purser.
 func TestXcaddy(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "purser")
+	binary := filepath.Join(t.TempDir(), "caddy")
 	run(t, buildTime, identity(), "deploy/xcaddy.sh", binary)
 
 	help := run(t, runTime, nil, binary, "help")
-	if !strings.Contains(help, "purser [command]") {
-		t.Errorf("it does not call itself purser:\n%s", help)
+	if !strings.Contains(help, "caddy [command]") || !strings.Contains(help, "\n  purser ") || strings.Contains(help, "\n  keys ") {
+		t.Errorf("it is not a Caddy with the command purser:\n%s", help)
 	}
 	if modules := run(t, runTime, nil, binary, "list-modules"); !strings.Contains(modules, "http.handlers.purser_proxy") {
 		t.Errorf("purser's modules are missing:\n%s", modules)
@@ -28,6 +28,7 @@ func TestXcaddy(t *testing.T) {
 	// Empty is unset, as for the binary that is released.
 	p := process.NewPurser(t, binary, filepath.Join(t.TempDir(), "data"), "PURSER_KEY="+deployment, "PURSER_UPSTREAM="+w.SellerDirectURL(),
 		"PURSER_FACILITATOR_URL="+w.FacilitatorURL(), "PURSER_RPC_URL="+w.RPCURL(), "PURSER_BIND=", "PURSER_STORE=", "PURSER_WALLETS=", "PURSER_STANDIN=")
+	p.InCaddy = true
 	p.Config = process.Shipped(t, process.ProxyBlock, sellers(w))
 	p.Start(t)
 	fund(t, w, p.URL(""), p.SidecarURL()).everywhere(t)

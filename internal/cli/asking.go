@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -65,14 +64,18 @@ func (a *asking) runs(f func(args []string) error) {
 }
 
 func adminFlag(c *cobra.Command) {
-	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+DefaultAdmin+")")
+	c.Flags().String("admin", "", "address of purser's admin endpoint "+adminDefault)
 	// Caddy's own commands call it --address.
 	c.Flags().Var(c.Flags().Lookup("admin").Value, "address", "the same")
 	_ = c.Flags().MarkHidden("address")
 }
 
 func (env *Env) adminOf(c *cobra.Command) (*adminClient, error) {
-	return env.newAdminClient(c.Flags().Lookup("admin").Value.String())
+	address, err := env.adminAddress(c, "")
+	if err != nil {
+		return nil, err
+	}
+	return env.newAdminClient(address)
 }
 
 func (a *asking) jsonFlag(usage string) { a.Flags().BoolVar(&a.json, "json", false, usage) }

@@ -38,7 +38,7 @@ type adminClient struct {
 // newAdminClient is a client of the endpoint at an address as Caddy writes it, such as
 // unix//run/purser/admin.sock or localhost:2019.
 func (env *Env) newAdminClient(address string) (*adminClient, error) {
-	if address = cmp.Or(address, env.Getenv(adminapi.AddressVariable), DefaultAdmin); address == off {
+	if address = cmp.Or(address, env.Getenv(adminapi.AddressVariable), env.defaultAdmin()); address == off {
 		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminapi.AddressVariable)
 	}
 	network, target, err := splitAddress(address)

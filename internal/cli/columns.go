@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,7 +226,7 @@ func (a *asking) width() int {
 	if n, err := strconv.Atoi(a.env.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	out, is := a.OutOrStdout().(*os.File)
+	out, is := a.OutOrStdout().(interface{ Fd() uintptr })
 	if !is || !term.IsTerminal(int(out.Fd())) {
 		return 0
 	}

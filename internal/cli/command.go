@@ -91,9 +91,8 @@ func Run(c *cobra.Command, f func(c *cobra.Command, args []string) error) { run(
 func run(c *cobra.Command, status int, f func(c *cobra.Command, args []string) error) {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.RunE = func(c *cobra.Command, args []string) error { return end(c, status, f(c, args)) }
-	name := func(c *cobra.Command) string { _, name, _ := strings.Cut(c.CommandPath(), " "); return name }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return end(c, status, fmt.Errorf("%s: %w (%s --help)", name(c), err, c.CommandPath()))
+		return end(c, status, fmt.Errorf("%s: %w (%s --help)", nameOf(c), err, c.CommandPath()))
 	})
 	valid := c.Args
 	if valid == nil {
@@ -117,7 +116,7 @@ func run(c *cobra.Command, status int, f func(c *cobra.Command, args []string) e
 		case len(args) > 0:
 			given = fmt.Sprintf("%q", args)
 		}
-		return end(c, status, fmt.Errorf("%s: takes %s, and was given %s (%s --help)", name(c), takes, given, c.CommandPath()))
+		return end(c, status, fmt.Errorf("%s: takes %s, and was given %s (%s --help)", nameOf(c), takes, given, c.CommandPath()))
 	}
 }
 
@@ -139,5 +138,5 @@ func end(c *cobra.Command, status int, err error) error {
 // say writes a line for people. The line may have text of sellers, services and agents.
 func say(c *cobra.Command, format string, args ...any) {
 	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "; ")
-	fmt.Fprintf(c.ErrOrStderr(), "purser: %s\n", label(strings.TrimPrefix(text, "purser: ")))
+	fmt.Fprintf(c.ErrOrStderr(), "purser: %s\n", label(strings.TrimPrefix(typed(c.OutOrStdout(), text), "purser: ")))
 }

@@ -71,6 +71,9 @@ func (env *Env) doctorCommand(c *cobra.Command) {
 		if err != nil {
 			return fmt.Errorf("doctor: %w", err)
 		}
+		for i, f := range report.Findings {
+			report.Findings[i].Says, report.Findings[i].Do = typed(c.OutOrStdout(), f.Says), typed(c.OutOrStdout(), f.Do)
+		}
 		if *asJSON {
 			err = show(c.OutOrStdout(), true, map[string]any{"installation": report}, nil)
 		} else if err = report.Write(c.OutOrStdout()); err == nil {
@@ -108,7 +111,7 @@ func (env *Env) examine(c *cobra.Command) (*installation.Report, error) {
 // examineInstallation looks at the installation that a configuration is for, and at the purser that runs.
 func (env *Env) examineInstallation(c *cobra.Command, config []byte, file string) (*installation.Report, error) {
 	s := installation.Subject{
-		Config: config, Getenv: env.Getenv, Path: env.path, Now: env.Now,
+		Config: config, Getenv: env.Getenv, Path: env.path, Now: env.Now, DefaultDataDir: env.defaultDataDir(),
 		Warnings: append(env.change.Warnings(), env.unknown(file)...), Private: env.named,
 	}
 	if len(s.Private) == 0 {
@@ -116,7 +119,11 @@ func (env *Env) examineInstallation(c *cobra.Command, config []byte, file string
 			s.Private = beside
 		}
 	}
-	client, err := env.newAdminClient(cmp.Or(flag(c, "admin"), env.Getenv(adminapi.AddressVariable), adminIn(config)))
+	address, err := env.adminAddress(c, file)
+	var client *adminClient
+	if err == nil {
+		client, err = env.newAdminClient(cmp.Or(address, adminIn(config)))
+	}
 	var state adminapi.Status
 	if err == nil {
 		err = client.call(c.Context(), http.MethodGet, "/purser/status", nil, &state)

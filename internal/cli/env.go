@@ -25,6 +25,8 @@ type Env struct {
 	Caddy  Caddy
 	Layer  *environment.Layer // of files over the variables above
 	Server *Server            // what this process serves
+	// Guest holds the peculiarities of a Caddy of one's own; nil: the program is purser.
+	Guest *Guest
 	// MakeKey makes the exec key in the database that the variables name.
 	MakeKey func(ctx context.Context) (FirstKey, error)
 

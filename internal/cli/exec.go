@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ func withoutOwn(environ []string, anyCase bool, used ...string) []string {
 // used returns the names of the variables that files of variables and the configuration have: those
 // that the command can read, and those of the purser that answers.
 func (env *Env) used(c *cobra.Command, a access) []string {
-	names := slices.Concat(env.Layer.Ruled(), a.used, environment.References(env.path(initCaddyfile)))
+	names := slices.Concat(env.Layer.Ruled(), a.used, environment.References(env.path(cmp.Or(flag(c, "config"), initCaddyfile))))
 	for _, file := range env.named {
 		names = append(names, environment.References(filepath.Join(filepath.Dir(file), initCaddyfile))...)
 	}

@@ -112,17 +112,16 @@ func (env *Env) setUp(ctx context.Context, c *cobra.Command, told initAnswers) e
 		return err
 	}
 	_, missing := os.Lstat(env.path(initEnvFile))
-	if err := atomicfile.Write(env.path(initEnvFile), []byte(told.envFile()), initEnvMode); err != nil {
+	if err := atomicfile.Write(env.path(initEnvFile), []byte(told.envFile(env.envFileHead())), initEnvMode); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(env.path(initCaddyfile), []byte(caddyfile), initCaddyfileMode); err != nil {
+	if err := atomicfile.Write(env.path(initCaddyfile), []byte(typed(c.OutOrStdout(), strings.Replace(caddyfile, "purser run", env.runCommand(), 1))), initCaddyfileMode); err != nil {
 		if missing != nil {
 			err = errors.Join(err, os.Remove(env.path(initEnvFile)))
 		}
 		return err
 	}
-	_, err = io.WriteString(c.OutOrStdout(), first.next(ctx, env, told))
-	return err
+	return speak(c, "%s", first.next(ctx, env, told))
 }
 
 type initAnswers map[string]string // by flag
@@ -147,7 +146,7 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 		lead := "--" + q.flag + ": "
 		if _, known := told[q.flag]; !known {
 			lead = "    "
-			fmt.Fprintf(c.OutOrStdout(), "%s%d/%d %s\n", hint, i+1, len(initQuestions), q.text)
+			_ = speak(c, "%s%d/%d %s\n", hint, i+1, len(initQuestions), q.text)
 			hint = ""
 			v, err := q.ask(ctx, c, lines, q.enter(env))
 			if err != nil {
@@ -159,7 +158,7 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 			continue
 		}
 		if found := q.check(ctx, env, told); found != "" {
-			fmt.Fprintf(c.OutOrStdout(), "%s%s\n", lead, label(found))
+			_ = speak(c, "%s%s\n", lead, label(found))
 		}
 		if ctx.Err() != nil {
 			return nil, errGivenUp
@@ -189,7 +188,7 @@ func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(cont
 			}
 			answer = err.Error()
 		}
-		fmt.Fprintf(c.OutOrStdout(), "    %s\n", answer)
+		_ = speak(c, "    %s\n", answer)
 	}
 }
 

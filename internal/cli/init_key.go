@@ -73,7 +73,7 @@ func (k FirstKey) next(ctx context.Context, env *Env, told initAnswers) string {
 	}
 	k.writeFund(&b, faucet, sandbox)
 	if k.running == "" {
-		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    purser run\n")
+		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    %s\n", env.runCommand())
 	} else {
 		fmt.Fprintf(&b, "\nThe purser that runs (%s) has the key. If it is this folder's, `purser reload`\n"+
 			"makes it read the files.\n", k.running)

@@ -225,10 +225,10 @@ func (told initAnswers) caddyfile() (string, error) {
 }
 
 // envFile returns the answers that may hold secrets, as purser and service managers read
-// them.
-func (told initAnswers) envFile() string {
+// them. The first line is head.
+func (told initAnswers) envFile(head string) string {
 	var b strings.Builder
-	b.WriteString("# Variables of purser, for its commands in this folder; 'purser reload' takes changes.\n" +
+	b.WriteString("# " + head + "\n" +
 		"# All there are: " + documentation + "configuration.md\n")
 	for _, v := range []struct{ flag, variable, what string }{
 		{"rpc", rpcURLVariable, "JSON-RPC of the first network, for balances and evidence"},

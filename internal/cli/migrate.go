@@ -47,7 +47,7 @@ type mover struct {
 }
 
 func (env *Env) migrateCommand(c *cobra.Command) {
-	dir := dataDirFlag(c)
+	dir := env.dataDirFlag(c)
 	from := c.Flags().String("from", "", "the store that is moved: bolt")
 	to := c.Flags().String("to", "", "the store that it is moved into: postgres")
 	Run(c, func(c *cobra.Command, _ []string) error {
@@ -153,7 +153,7 @@ The file of bbolt needs none of this: it knows that it is a backup.
 
 func (env *Env) restoreCommand(c *cobra.Command) {
 	taken := c.Flags().String("taken", "", "when the backup was taken, such as 2026-11-24T03:00:00Z (required)")
-	dir := dataDirFlag(c)
+	dir := env.dataDirFlag(c)
 	Run(c, func(c *cobra.Command, _ []string) (err error) {
 		at, err := time.Parse(time.RFC3339, *taken)
 		switch {

@@ -29,7 +29,7 @@ restart; the error names it.
     $ purser reload
     $ purser reload --config /etc/purser/Caddyfile --envfile /etc/purser/purser.env`
 
-func (env *Env) reloadServer(c *cobra.Command, args []string, work func(*cobra.Command, []string) error) error {
+func (env *Env) reloadServer(c *cobra.Command) error {
 	refused := func(err error) error {
 		return end(c, 1, fmt.Errorf("reload: %w", err))
 	}
@@ -39,9 +39,6 @@ func (env *Env) reloadServer(c *cobra.Command, args []string, work func(*cobra.C
 	client, err := env.serverOf(c)
 	if err != nil {
 		return refused(err)
-	}
-	if env.Caddy.Plain && client.address == caddyDefault {
-		return work(c, args)
 	}
 	body := adminapi.Reload{Adapter: flag(c, "adapter")}
 	if file := flag(c, "config"); file != "" {

@@ -28,13 +28,13 @@ type Caddy struct {
 	Validate func(config []byte) error
 	// Load replaces the configuration of this process.
 	Load func(config []byte) error
-	// Hush drops the log until a configuration is loaded. Warn writes to it.
+	// Hush drops the log until a configuration is loaded. Warn writes to it in any case.
 	Hush func()
 	Warn func(text string)
+	// DefaultAdmin is the address of Caddy's admin endpoint where a configuration names none.
+	DefaultAdmin string
 	// Version returns the versions of purser and of Caddy.
 	Version func() (purser, caddy string)
-	// Plain reports whether the program is a Caddy with purser in it, rather than purser.
-	Plain bool
 }
 
 // Server holds what this process serves: the files of its configuration and of its variables.
@@ -65,9 +65,6 @@ func (s *Server) Source() (file, adapter string) {
 	return file, adapter
 }
 
-// caddyDefault is the address of the admin endpoint of a Caddy that is told none.
-const caddyDefault = "localhost:2019"
-
 const (
 	// stopTime bounds the time in which the admin endpoint closes, once all else has ended.
 	stopTime = 30 * time.Second
@@ -77,8 +74,8 @@ const (
 	dialTime   = 2 * time.Second
 )
 
-// Wrap makes one of Caddy's commands read purser's files of variables, and find the purser that
-// purser's own commands find.
+// Wrap makes one of Caddy's commands, in the program purser, read purser's files of variables, and find
+// the purser that purser's own commands find.
 func (env *Env) Wrap(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		env.Wrap(sub)
@@ -100,30 +97,26 @@ func (env *Env) Wrap(c *cobra.Command) {
 	case "reload":
 		env.own(c, "Makes the running purser read its files again", reloadHelp)
 		adminAlias(c)
-		env.wrap(c, func(c *cobra.Command, args []string) error { return env.reloadServer(c, args, work) })
+		env.wrap(c, func(c *cobra.Command, _ []string) error { return env.reloadServer(c) })
 	case "stop":
 		env.own(c, "Ends the running purser", stopHelp)
 		adminAlias(c)
-		env.wrap(c, func(c *cobra.Command, args []string) error { return env.stopServer(c, args, work) })
+		env.wrap(c, func(c *cobra.Command, _ []string) error { return env.stopServer(c) })
 	case "version":
-		if !env.Caddy.Plain {
-			c.Short, c.Long = "Prints the versions of purser and of the Caddy in it", "Prints the versions of purser and of the Caddy in it."
-			asJSON := c.Flags().Bool("json", false, printsJSON)
-			c.RunE = func(c *cobra.Command, _ []string) error {
-				var v versions
-				v.Purser, v.Caddy = env.Caddy.Version()
-				return show(c.OutOrStdout(), *asJSON, v, func(t *table, v versions) {
-					_, _ = fmt.Fprintf(t, "purser %s (Caddy %s)\n", v.Purser, v.Caddy) // Flush returns the error
-				})
-			}
+		c.Short, c.Long = "Prints the versions of purser and of the Caddy in it", "Prints the versions of purser and of the Caddy in it."
+		asJSON := c.Flags().Bool("json", false, printsJSON)
+		c.RunE = func(c *cobra.Command, _ []string) error {
+			var v versions
+			v.Purser, v.Caddy = env.Caddy.Version()
+			return show(c.OutOrStdout(), *asJSON, v, func(t *table, v versions) {
+				_, _ = fmt.Fprintf(t, "purser %s (Caddy %s)\n", v.Purser, v.Caddy) // Flush returns the error
+			})
 		}
 	default:
 		env.wrap(c, func(c *cobra.Command, args []string) error {
 			// Commands such as trust ask a running server.
 			if f := c.Flags().Lookup("address"); f != nil && !f.Changed {
-				if address := env.serverAddress(c, nil); address != caddyDefault {
-					_ = f.Value.Set(address)
-				}
+				_ = f.Value.Set(env.serverAddress(c, nil))
 			}
 			return work(c, args)
 		})
@@ -136,11 +129,9 @@ type versions struct {
 	Caddy  string `json:"caddy"`
 }
 
-// own puts words about purser in the place of those about Caddy, in the program purser.
+// own puts words about purser in the place of those about Caddy.
 func (env *Env) own(c *cobra.Command, short, long string) {
-	if !env.Caddy.Plain {
-		c.Use, c.Short, c.Long = c.Name()+" [flags]", short, long
-	}
+	c.Use, c.Short, c.Long = c.Name()+" [flags]", short, long
 }
 
 const runHelp = `
@@ -199,7 +190,7 @@ func (env *Env) wrap(c *cobra.Command, f func(*cobra.Command, []string) error) {
 // adminAlias gives a command with Caddy's flag --address the one that purser's commands have.
 func adminAlias(c *cobra.Command) {
 	address := c.Flags().Lookup("address")
-	c.Flags().Var(address.Value, "admin", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+DefaultAdmin+")")
+	c.Flags().Var(address.Value, "admin", "address of purser's admin endpoint "+adminDefault)
 	address.Hidden = true
 }
 
@@ -231,7 +222,7 @@ func (env *Env) runServer(c *cobra.Command, args []string, work func(*cobra.Comm
 	refused := func(err error) error {
 		return end(c, 1, fmt.Errorf("run: %w", err))
 	}
-	if file == "" && !resumed && !env.Caddy.Plain {
+	if file == "" && !resumed {
 		return refused(env.errNothing())
 	}
 	for _, w := range append(env.change.Warnings(), env.unknown(file)...) {
@@ -240,22 +231,16 @@ func (env *Env) runServer(c *cobra.Command, args []string, work func(*cobra.Comm
 	if file == "" || file == "-" || resumed {
 		return work(c, args)
 	}
-	env.Caddy.Hush() // all of this is done and told once more
+	env.Caddy.Hush() // Caddy reads it again, and says it again
 	config, _, _, err := env.Caddy.LoadConfig(file, adapter)
 	if err != nil {
 		return refused(mistake(err, file, env.Layer))
 	}
-	if !env.Caddy.Plain || hasPurser(config) {
-		if err := env.runsAlready(c, cmp.Or(adminIn(config), caddyDefault)); err != nil {
-			return refused(err)
-		}
+	if err := env.runsAlready(c, cmp.Or(adminIn(config), env.Caddy.DefaultAdmin)); err != nil {
+		return refused(err)
 	}
 	open := exposure.Find(config, env.Getenv)
-	err = exposure.Errors(open)
-	if err == nil {
-		err = env.Caddy.Validate(logging(config, "FATAL"))
-	}
-	if err != nil {
+	if err := exposure.Errors(open); err != nil {
 		return refused(mistake(err, file, env.Layer))
 	}
 	for _, w := range exposure.Warnings(open) {
@@ -302,7 +287,6 @@ type parts struct {
 		Disabled bool   `json:"disabled"`
 		Listen   string `json:"listen"`
 	} `json:"admin"`
-	Apps map[string]json.RawMessage `json:"apps"`
 }
 
 func partsOf(config []byte) (p parts) {
@@ -322,8 +306,6 @@ func adminIn(config []byte) string {
 	return p.Admin.Listen
 }
 
-func hasPurser(config []byte) bool { return partsOf(config).Apps["purser"] != nil }
-
 // logging returns a configuration that logs from a level on, to standard error.
 func logging(config []byte, level string) []byte {
 	var members map[string]json.RawMessage
@@ -341,11 +323,7 @@ func logging(config []byte, level string) []byte {
 // serverAddress returns the address of the admin endpoint of the server that a command is for: the
 // flag's, else PURSER_ADMIN, else what a configuration names, else the default.
 func (env *Env) serverAddress(c *cobra.Command, config []byte) string {
-	unset := DefaultAdmin
-	if _, err := os.Stat(env.path(strings.TrimPrefix(DefaultAdmin, "unix/"))); env.Caddy.Plain && err != nil {
-		unset = caddyDefault // no purser of this folder: the command is for Caddy
-	}
-	return cmp.Or(flag(c, "address"), env.Getenv(adminapi.AddressVariable), adminIn(config), unset)
+	return cmp.Or(flag(c, "address"), env.Getenv(adminapi.AddressVariable), adminIn(config), DefaultAdmin)
 }
 
 // runsAlready returns an error if a program serves at the address of an admin endpoint. Caddy would

@@ -82,7 +82,7 @@ func (env *Env) spendCommand(c *cobra.Command) {
 		}
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n", events, signedUnits(sum.String()), period(a.days))
 		if count == 0 && !filtered && err == nil {
-			_, err = fmt.Fprintln(c.OutOrStdout(), firstPayment)
+			err = speak(c, "%s\n", firstPayment)
 		}
 		return err
 	})

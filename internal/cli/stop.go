@@ -34,13 +34,10 @@ finishes the requests in flight first.
     $ purser stop
     $ purser stop --admin unix//run/purser/admin.sock`
 
-func (env *Env) stopServer(c *cobra.Command, args []string, work func(*cobra.Command, []string) error) error {
+func (env *Env) stopServer(c *cobra.Command) error {
 	client, err := env.serverOf(c)
 	if err != nil {
 		return end(c, 1, err)
-	}
-	if env.Caddy.Plain && client.address == caddyDefault {
-		return work(c, args)
 	}
 	var s adminapi.Status
 	if err := client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s); err != nil {

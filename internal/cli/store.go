@@ -47,7 +47,7 @@ The exit status is 0 if nothing is wrong, else 1.
 
 func (env *Env) checkCommand(c *cobra.Command) {
 	adminFlag(c)
-	dir := dataDirFlag(c)
+	dir := env.dataDirFlag(c)
 	database := c.Flags().Bool("database", false, "check the PostgreSQL of "+databaseURLVariable+", without a running purser")
 	asJSON := c.Flags().Bool("json", false, printsJSON)
 	c.Args = cobra.MaximumNArgs(1)
@@ -108,13 +108,13 @@ func (env *Env) checkPostgres(ctx context.Context, path string) (answer CheckAns
 	return answer, json.Unmarshal(text, &answer) // the two reports have the same names
 }
 
-func dataDirFlag(c *cobra.Command) *string {
+func (env *Env) dataDirFlag(c *cobra.Command) *string {
 	return c.Flags().String("data-dir", "",
-		"data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")
+		"data directory of a stopped purser (default: "+dataDirVariable+", else "+env.defaultDataDir()+")")
 }
 
 func (env *Env) databasePath(dir string, args []string) (string, error) {
-	path := filepath.Join(cmp.Or(dir, env.Getenv(dataDirVariable), defaultDataDir), databaseName)
+	path := filepath.Join(cmp.Or(dir, env.Getenv(dataDirVariable), env.defaultDataDir()), databaseName)
 	switch {
 	case len(args) > 0 && dir != "":
 		return "", errors.New("FILE and --data-dir name two databases: keep one")
@@ -366,7 +366,7 @@ stopped, the database is the old one or the new one.
     $ purser compact --data-dir ./purser-data`
 
 func (env *Env) compactCommand(c *cobra.Command) {
-	dir := dataDirFlag(c)
+	dir := env.dataDirFlag(c)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
 		path, err := env.databasePath(*dir, args)

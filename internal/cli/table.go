@@ -15,9 +15,21 @@ import (
 
 // table prints rows of cells in columns. Cells hold what sellers and agents wrote: nothing in them
 // is more than text on one line. Text that is written to it ends the columns.
-type table struct{ *tabwriter.Writer }
+type table struct {
+	*tabwriter.Writer
+	to io.Writer
+}
 
-func newTable(to io.Writer) *table { return &table{tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)} }
+func newTable(to io.Writer) *table {
+	return &table{tabwriter.NewWriter(to, 0, 0, 2, ' ', 0), to}
+}
+
+func (t *table) Write(text []byte) (int, error) {
+	if _, err := t.Writer.Write([]byte(typed(t.to, string(text)))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
 
 func (t *table) row(values ...string) {
 	shown := make([]string, len(values))

@@ -78,6 +78,9 @@ func (env *Env) files(c *cobra.Command) ([]string, error) {
 	if env.named = named; len(named) > 0 {
 		return named, nil
 	}
+	if env.Guest != nil {
+		return nil, nil // Caddy reads no file that it is not told
+	}
 	config := flag(c, "config")
 	if config == "" || config == "-" {
 		config = initCaddyfile

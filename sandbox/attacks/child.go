@@ -177,9 +177,15 @@ func (p *purser) operator(ctx context.Context, method, path string, body io.Read
 
 // check runs purser check on the purser's database.
 func (p *purser) check(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket) //nolint:gosec // the user's own program
-	cmd.Dir, cmd.Env = p.dir, p.environ
-	out, err := cmd.CombinedOutput()
+	run := func(command ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, p.program, append(command, "--admin", "unix/"+p.socket)...) //nolint:gosec // the user's own program
+		cmd.Dir, cmd.Env = p.dir, p.environ
+		return cmd.CombinedOutput()
+	}
+	out, err := run("check")
+	if err != nil && bytes.Contains(out, []byte(`unknown command "check"`)) { // a Caddy with purser in it
+		out, err = run("purser", "check")
+	}
 	if err != nil {
 		return fmt.Errorf("purser check: %w: %s", err, bytes.TrimSpace(out))
 	}

@@ -27,6 +27,8 @@ type Purser struct {
 	Port, Sidecar, Metrics int
 	// Settings are further variables of its environment, and win over those before them.
 	Settings []string
+	// InCaddy: the program is a Caddy with purser in it, which has purser's commands below one.
+	InCaddy bool
 	// Output receives what all that are started say.
 	Output *Log
 }
@@ -121,6 +123,9 @@ func (p *Purser) Command(t testing.TB, arguments ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if p.InCaddy {
+		arguments = append([]string{"purser"}, arguments...)
+	}
 	cmd := exec.CommandContext(ctx, p.Binary, arguments...)
 	cmd.Env = p.Environment()
 	out, err := cmd.CombinedOutput()

@@ -40,6 +40,8 @@ type Subject struct {
 	Getenv func(string) string
 	Path   func(string) string // makes a path absolute
 	Now    func() time.Time
+	// DefaultDataDir is the data directory of a purser that is told none.
+	DefaultDataDir string
 	// Running is the state of the purser that runs; nil: none does, and Silence says why.
 	Running *adminapi.Status
 	Silence string

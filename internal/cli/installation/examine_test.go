@@ -56,7 +56,8 @@ func subject(t *testing.T, variables map[string]string) Subject {
 	t.Helper()
 	dir := t.TempDir()
 	return Subject{
-		Config: []byte(closedSite), Getenv: func(name string) string { return variables[name] }, Now: time.Now, Silence: "no answer",
+		DefaultDataDir: "./purser-data",
+		Config:         []byte(closedSite), Getenv: func(name string) string { return variables[name] }, Now: time.Now, Silence: "no answer",
 		Path: func(path string) string {
 			if filepath.IsAbs(path) {
 				return path

@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	defaultDataDir = "./purser-data"
 	// roomFail and roomWarn are free bytes where the store lies. purser takes no payments below 64 MiB
 	// unless PURSER_BOLT_MIN_FREE says otherwise; the journal and a backup need more.
 	roomFail = 64 << 20
@@ -33,7 +32,7 @@ const (
 )
 
 func (e *examination) dataDir() string {
-	return e.Path(e.value(e.app.DataDir, "PURSER_DATA_DIR", defaultDataDir))
+	return e.Path(e.value(e.app.DataDir, "PURSER_DATA_DIR", e.DefaultDataDir))
 }
 
 // database returns the path of the store's file.

@@ -1,12 +1,9 @@
-package caddymodule
+package program
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
-	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/cli"
@@ -29,11 +26,9 @@ var replacing = []string{"upgrade", "add-package", "remove-package"}
 // tree is the command line as a whole, which Caddy builds and does not hand out. The first of
 // purser's commands is kept, so that the last one finds what it was put under.
 type tree struct {
-	before map[string]caddycmd.Command // what was registered before purser's
-	first  *cobra.Command
+	env   *cli.Env
+	first *cobra.Command
 }
-
-func plantTree() *tree { return &tree{before: maps.Clone(caddycmd.Commands())} }
 
 // starts marks the first command.
 func (t *tree) starts(f func(*cobra.Command)) func(*cobra.Command) {
@@ -45,16 +40,12 @@ func (t *tree) starts(f func(*cobra.Command)) func(*cobra.Command) {
 
 // ends dresses the tree, once all but the last command are in it.
 func (t *tree) ends(f func(*cobra.Command)) func(*cobra.Command) {
-	own := slices.DeleteFunc(slices.Collect(maps.Keys(caddycmd.Commands())), func(name string) bool {
-		_, other := t.before[name]
-		return other
-	})
 	return func(c *cobra.Command) {
 		f(c)
 		if t.first != nil && t.first.HasParent() {
 			c.GroupID = groupPurser
 			c.SetHelpTemplate(new(cobra.Command).HelpTemplate())
-			dress(t.first.Parent(), own)
+			t.dress(t.first.Parent())
 		}
 		t.first = nil
 	}
@@ -62,7 +53,11 @@ func (t *tree) ends(f func(*cobra.Command)) func(*cobra.Command) {
 
 // dress gives purser's commands a heading of their own and help without Caddy's references, and
 // takes away what would replace this program.
-func dress(root *cobra.Command, own []string) {
+func (t *tree) dress(root *cobra.Command) {
+	var own []string
+	for _, command := range t.env.Commands() {
+		own = append(own, command.Name)
+	}
 	root.AddGroup(
 		&cobra.Group{ID: groupPurser, Title: "Commands of purser:"},
 		&cobra.Group{ID: groupServer, Title: "The server, which is Caddy:"},
@@ -70,13 +65,13 @@ func dress(root *cobra.Command, own []string) {
 	)
 	root.SetHelpCommandGroupID(groupCaddy)
 	caddys, plain := root.HelpTemplate(), new(cobra.Command).HelpTemplate()
-	line.Caddy.Plain = caddy.CustomBinaryName == ""
-	if !line.Caddy.Plain { // else it is a Caddy that xcaddy has put purser into
-		root.Example = "" // `caddy run`; the description has ours
-		root.SetHelpTemplate(plain)
-	}
+	root.Example = "" // `caddy run`; the description has ours
+	root.SetHelpTemplate(plain)
 	for _, c := range root.Commands() {
 		switch name := c.Name(); {
+		case name == one:
+			root.RemoveCommand(c) // its commands are the program's
+			continue
 		case slices.Contains(own, name):
 			c.GroupID = groupPurser
 			c.SetHelpTemplate(plain)
@@ -89,7 +84,7 @@ func dress(root *cobra.Command, own []string) {
 			c.GroupID = groupCaddy
 		}
 		c.SetHelpTemplate(caddys)
-		line.Wrap(c)
+		t.env.Wrap(c)
 	}
 }
 

@@ -10,52 +10,10 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli"
 )
-
-// registerCommands adds purser's commands to Caddy's.
-func registerCommands() {
-	tree := plantTree()
-	commands := line.Commands()
-	for i, command := range commands {
-		setup := func(c *cobra.Command) {
-			command.Setup(c)
-			exits(c)
-		}
-		switch i {
-		case 0:
-			setup = tree.starts(setup)
-		case len(commands) - 1:
-			setup = tree.ends(setup)
-		}
-		caddycmd.RegisterCommand(caddycmd.Command{
-			Name: command.Name, Usage: command.Usage, Short: command.Short, Long: command.Long, CobraFunc: setup,
-		})
-	}
-}
-
-// exits makes the process end with the status that a command or one of its own commands returns.
-func exits(c *cobra.Command) {
-	status := func(c *cobra.Command, err error) error {
-		exit, is := errors.AsType[*cli.Exit](err)
-		if !is || exit.Status == 1 {
-			return err // the process exits with 1
-		}
-		// Caddy's program knows no other error with a status than the one that this makes.
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exit.Status, nil })(c, nil)
-	}
-	run, wrong, valid := c.RunE, c.FlagErrorFunc(), c.Args
-	c.RunE = func(c *cobra.Command, args []string) error { return status(c, run(c, args)) }
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return status(c, wrong(c, err)) })
-	c.Args = func(c *cobra.Command, args []string) error { return status(c, valid(c, args)) }
-	for _, sub := range c.Commands() {
-		exits(sub)
-	}
-}
 
 // offlineTime bounds the work in a database that no purser has open.
 const offlineTime = 30 * time.Second
