@@ -48,15 +48,11 @@ func (*adminAPI) Routes() []caddy.AdminRoute {
 }
 
 func adminHandler() *adminapi.Handler {
-	return &adminapi.Handler{Version: Version(), Serving: adminServes, Host: adminHost, Reload: reloads()}
-}
-
-// reloads returns what reads the files of this process again, nil in a Caddy of one's own: `caddy reload` does it there.
-func reloads() func(adminapi.Reload) (adminapi.Reloaded, error) {
+	h := &adminapi.Handler{Version: Version(), Serving: adminServes, Outage: adminOutage, Host: adminHost, Reload: line.Reload}
 	if guest != nil {
-		return nil
+		h.Reload = nil // `caddy reload` reads the files again
 	}
-	return line.Reload
+	return h
 }
 
 // adminHost returns the name that the operator has given the admin endpoint.
@@ -70,6 +66,9 @@ func adminHost() string {
 
 // adminServes returns the purser that serves now, nil before the start.
 func adminServes() *adminapi.Purser {
+	if outages.Load() != nil { // the pool may wait for the store
+		return nil
+	}
 	t := serving()
 	if t == nil {
 		return nil

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -47,10 +48,11 @@ func (h *API) open(t *tenant) (err error) {
 
 // ServeHTTP answers every request.
 func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	t, err := h.app.enter()
+	t, err := h.enter()
 	if err != nil {
-		h.app.log.Error("request not served", "error", err)
-		writeUnavailable(w, payapi.UnavailableText(r))
+		w.Header().Set("Retry-After", retryAfter)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
+		payapi.WriteUnavailable(w, r, Version(), unavailable(err))
 		return nil
 	}
 	defer t.leave()

@@ -41,6 +41,11 @@ type App struct {
 	// FacilitatorRaw verifies and settles. Default: http with its own defaults.
 	FacilitatorRaw json.RawMessage `json:"facilitator,omitempty" caddy:"namespace=purser.facilitators inline_key=module"`
 
+	// OnFailure says what a start does while the store cannot be opened: fail, or degrade, so that Caddy starts, purser's
+	// doors answer 503, and the store is tried again. Default: {env.PURSER_ON_FAILURE}, else fail for the
+	// program purser, and degrade in a Caddy of one's own.
+	OnFailure string `json:"on_failure,omitempty"`
+
 	// Retain is the time for which payments are kept, disputed and unresolved ones too, such as "400d",
 	// at least 60d, or off, which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
 	Retain string `json:"retain,omitempty"`
@@ -124,8 +129,9 @@ type App struct {
 	doors []door // set while the http app is provisioned
 	taken error  // that another program has a port of theirs
 
-	mu   sync.Mutex // held while opening
-	live atomic.Pointer[running]
+	mu     sync.Mutex // held while opening
+	live   atomic.Pointer[running]
+	outage atomic.Pointer[outage] // from a start without a store on
 }
 
 // CaddyModule returns the Caddy module information.
@@ -173,31 +179,45 @@ func (a *App) doorKey(ctx context.Context, b *books.Books) (k pay.Key, secret st
 	return k, a.settings.key, err
 }
 
-// Start opens the store and checks what only the whole configuration shows.
+// Start opens the store and checks what only the whole configuration shows. Without a store the app may wait for it.
 func (a *App) Start() error {
 	if err := errors.Join(a.taken, a.checkListeners()); err != nil {
 		return err
 	}
-	run, err := a.open()
-	if err != nil {
+	run, err := a.open(a.ctx)
+	if _, is := errors.AsType[*storeError](err); is && a.settings.degrades {
+		a.degrade(err)
+	} else if err != nil {
 		return err
 	}
-	a.warnOfRPCs()
-	a.warnOfRegistration()
-	run.home.start(run.tenant)
 	if file, adapter := line.Server.Source(); file != "" { // SIGUSR1 reads the variables again, too
 		caddy.SetLastConfig(file, adapter, func(string, string) error {
 			_, err := line.Reload(adminapi.Reload{})
 			return err
 		})
 	}
+	if run != nil {
+		a.serve(run)
+	}
+	return nil
+}
+
+// serve begins recovery for this configuration, which has its store open.
+func (a *App) serve(run *running) {
+	a.warnOfRPCs()
+	a.warnOfRegistration()
+	run.home.start(run.tenant)
+	outages.Store(nil)
 	a.log.Info("purser is ready", "version", Version(), "proxy", urlOf[*Proxy](a), "dashboard", a.dashboardURL(), "listen", a.listens(),
 		"data", a.settings.dataDir)
-	return nil
 }
 
 // Stop ends recovery for this configuration. Requests in flight go on.
 func (a *App) Stop() error {
+	if o := a.outage.Load(); o != nil {
+		o.Stop()
+		outages.CompareAndSwap(o, nil)
+	}
 	a.stopWaiting()
 	if run := a.live.Load(); run != nil {
 		run.home.stop(run.tenant)

@@ -158,8 +158,10 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if path := r.URL.Path; path != "/dashboard" && !strings.HasPrefix(path, session.Home) {
 		return next.ServeHTTP(w, r)
 	}
-	t, ok := h.enter(w)
-	if !ok {
+	t, err := h.enter()
+	if err != nil {
+		w.Header().Set("Retry-After", retryAfter)
+		dashboard.WriteUnavailable(w, unavailable(err))
 		return nil
 	}
 	defer t.leave()

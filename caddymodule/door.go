@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -10,7 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/exposure"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
 )
 
 // door is a handler that serves through the app.
@@ -70,14 +75,13 @@ func (w *doorway) listen() []string {
 // loopback reports whether the door is for programs of this machine only.
 func (w *doorway) loopback() bool { return exposure.OnlyLoopback(w.listen()) }
 
-// enter counts a request in, or answers it while the store cannot be opened, or is closed already.
-func (w *doorway) enter(to http.ResponseWriter) (*tenant, bool) {
+// enter counts a request in. It fails while the store cannot be opened, or is closed already; the log is told.
+func (w *doorway) enter() (*tenant, error) {
 	t, err := w.app.enter()
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoStore) { // the log has that one already
 		w.app.log.Error("request not served", "error", err)
-		writeUnavailable(to, "Service unavailable")
 	}
-	return t, err == nil
+	return t, err
 }
 
 // unreadTime bounds the wait for the rest of a body that is not read.
@@ -95,11 +99,16 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text})
 }
 
-// writeUnavailable answers a request that may succeed soon.
-func writeUnavailable(w http.ResponseWriter, text string) {
-	w.Header().Set("Retry-After", "1")
-	writeError(w, http.StatusServiceUnavailable, text)
+// refuse answers a request of an agent at a door that relays, for an error of enter.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	resp := proxy.OwnResponse(r, http.StatusServiceUnavailable, declines.Of(pay.CodeUnavailable).Word, cmp.Or(unavailable(err), "Service unavailable")) //nolint:bodyclose // a body in memory
+	resp.Header.Set("Retry-After", retryAfter)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
+	proxy.WriteResponse(w, resp)
 }
+
+// retryAfter is the time in seconds after which a request may succeed that was refused for an error of enter.
+const retryAfter = "5"
 
 // answering turns Caddy's next handler into one that answers its errors itself.
 func answering(next caddyhttp.Handler, failed func(error)) http.Handler {

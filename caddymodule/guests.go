@@ -57,7 +57,9 @@ type StoreOptions struct {
 	// World is "" or "sandbox", see boltstore.Options.
 	World string
 	// Dir is the data directory of this node.
-	Dir    string
+	Dir string
+	// Once: the store need not wait for a database that is starting, because it is opened again later.
+	Once   bool
 	Logger *slog.Logger
 }
 

@@ -72,7 +72,11 @@ func (s *PostgresStore) Settings() string { return fmt.Sprintf("url=%x", sha256.
 
 // Open connects to the database, which may be starting.
 func (s *PostgresStore) Open(ctx context.Context, place string, o StoreOptions) (Store, error) {
-	db, err := pgstore.Connect(ctx, pgstore.Options{URL: s.url, MasterKey: o.MasterKey, World: o.World, Dir: o.Dir, Logger: o.Logger}, postgresPatience)
+	patience := postgresPatience
+	if o.Once {
+		patience = 0
+	}
+	db, err := pgstore.Connect(ctx, pgstore.Options{URL: s.url, MasterKey: o.MasterKey, World: o.World, Dir: o.Dir, Logger: o.Logger}, patience)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", place, err)
 	}

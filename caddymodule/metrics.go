@@ -28,7 +28,11 @@ func (a *App) registerMetrics(registry *prometheus.Registry) error {
 // watched returns what gauges read; nil before the app has started.
 func (a *App) watched() *metrics.Watched {
 	run := a.live.Load()
-	if run == nil {
+	switch {
+	case run != nil:
+	case a.outage.Load() != nil:
+		return new(metrics.Watched)
+	default:
 		return nil
 	}
 	t := run.tenant

@@ -4,6 +4,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -28,8 +29,14 @@ type running struct {
 func (a *App) enter() (*tenant, error) {
 	run := a.live.Load()
 	if run == nil {
+		if a.outage.Load() != nil && a.live.Load() == nil {
+			return nil, errNoStore
+		}
 		var err error
-		if run, err = a.open(); err != nil {
+		run, err = a.open(a.ctx)
+		if _, is := errors.AsType[*storeError](err); is && a.settings.degrades {
+			return nil, errNoStore // the start says it to the log
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -37,16 +44,16 @@ func (a *App) enter() (*tenant, error) {
 }
 
 // open opens the store and everything that uses it, once.
-func (a *App) open() (*running, error) {
+func (a *App) open(ctx context.Context) (*running, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if run := a.live.Load(); run != nil {
 		return run, nil
 	}
-	if a.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil, errClosing
 	}
-	home, err := a.acquire()
+	home, err := a.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +62,7 @@ func (a *App) open() (*running, error) {
 		err = a.deploy(a.ctx, t.books)
 	}
 	if err != nil {
-		if t != nil {
-			t.close(a.ctx, a.ctx, a.log)
-		}
+		t.close(a.ctx, a.ctx, a.log)
 		home.release()
 		return nil, err
 	}
@@ -68,23 +73,23 @@ func (a *App) open() (*running, error) {
 }
 
 // acquire opens the store, or takes the one that the running configuration has open.
-func (a *App) acquire() (*pooled, error) {
+func (a *App) acquire(ctx context.Context) (*pooled, error) {
 	if t := serving(); t != nil && !sameFolder(t.app.settings.dataDir, a.settings.dataDir) {
 		return nil, moved(dataDirOption, t.app.settings.dataDir, a.settings.dataDir)
 	}
 	if err := os.MkdirAll(a.settings.dataDir, dataDirMode); err != nil {
-		return nil, dataDirOption.errorf("%w", err)
+		return nil, &storeError{dataDirOption.errorf("%w", err)}
 	}
 	place, err := a.store.Place(a.settings.dataDir)
 	if err != nil {
-		return nil, fmt.Errorf("purser: store: %w", err)
+		return nil, &storeError{fmt.Errorf("purser: store: %w", err)}
 	}
 	if t := serving(); t != nil && t.home.place != place {
 		return nil, moved("the place of the database (data_dir, store)", t.home.place, place)
 	}
 	shared := a.store.Settings() + " world=" + a.World + " master=" + a.settings.masterKeyPrint
-	home, err := acquire(a.ctx, a.store, place, shared, StoreOptions{
-		MasterKey: a.settings.masterKey, World: a.World, Dir: a.settings.dataDir, Logger: a.log.With("part", "store"),
+	home, err := acquire(ctx, a.store, place, shared, StoreOptions{
+		MasterKey: a.settings.masterKey, World: a.World, Dir: a.settings.dataDir, Logger: a.log.With("part", "store"), Once: a.settings.degrades,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("purser: %w", err)
@@ -112,12 +117,12 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// newTenant makes this configuration's payer and opens its doors.
+// newTenant makes this configuration's payer and opens its doors. With an error it returns what must be closed.
 func (a *App) newTenant(home *pooled) (*tenant, error) {
 	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
 	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
 	if err != nil {
-		return nil, fmt.Errorf("purser: wallets: %w", err)
+		return t, fmt.Errorf("purser: wallets: %w", err)
 	}
 	t.closeLater(wallets)
 	o := pay.Options{
@@ -132,7 +137,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
-		return nil, fmt.Errorf("purser: facilitator: %w", err)
+		return t, fmt.Errorf("purser: facilitator: %w", err)
 	}
 	if facilitator != nil {
 		if dated, ok := facilitator.(interface{ WatchDates(pay.Dates) }); ok {
@@ -142,20 +147,20 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		t.closeLater(facilitator)
 	}
 	if err := t.openRPCs(&o); err != nil {
-		return nil, err
+		return t, err
 	}
 	if err := t.openNotices(&o); err != nil {
-		return nil, fmt.Errorf("purser: %w", err)
+		return t, fmt.Errorf("purser: %w", err)
 	}
 	if t.payer, err = pay.New(o); err != nil {
-		return nil, fmt.Errorf("purser: %w", err)
+		return t, fmt.Errorf("purser: %w", err)
 	}
 	t.books, err = books.New(books.Options{
 		Store: home.store, Wallets: wallets, Logger: o.Logger, Networks: o.Networks, Plans: o.Plans, NoPlans: o.NoPlans,
 		KeyCreated: metrics.Process.Keys.Inc, Clock: o.Clock,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("purser: %w", err)
+		return t, fmt.Errorf("purser: %w", err)
 	}
 	t.readings = metrics.NewReadings(metrics.Source{
 		Payer: t.payer, Books: t.books, Store: home.store, Chain: t.chain, Networks: o.Networks, Key: a.settings.key, Log: a.log,

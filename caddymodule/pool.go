@@ -78,7 +78,7 @@ func acquire(ctx context.Context, m StoreModule, place, settings string, o Store
 		o.Logger = p.log
 		store, err := m.Open(ctx, place, o)
 		if err != nil {
-			return nil, err
+			return nil, &storeError{err}
 		}
 		p.store, p.events, p.feed, p.links = store, newEvents(p.log), feed.New(nil), session.NewLinks(nil)
 		return p, nil

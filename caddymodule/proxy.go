@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"cmp"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -244,8 +245,12 @@ func (h *Proxy) ownHost() (func(host string) bool, error) {
 
 // ServeHTTP serves proxy traffic and passes the rest on.
 func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	t, ok := h.enter(w)
-	if !ok {
+	t, err := h.enter()
+	switch {
+	case errors.Is(err, errNoStore) && r.Method != http.MethodConnect && !r.URL.IsAbs(): // it is for this site
+		return next.ServeHTTP(w, r)
+	case err != nil:
+		refuse(w, r, err)
 		return nil
 	}
 	defer t.leave()

@@ -37,6 +37,7 @@ const (
 // the configuration.
 type settings struct {
 	dataDir        string // absolute
+	degrades       bool   // without a store, instead of failing
 	masterKey      vault.Source
 	masterKeyFile  string        // purser's own; "" if the key is configured
 	masterKeyPrint string        // tells one master key's source from another
@@ -73,7 +74,7 @@ func (a *App) resolve() (s settings, err error) {
 		return s, fmt.Errorf("purser: world: only %q can be asked for", boltstore.Sandbox)
 	}
 	err = cmp.Or(
-		a.resolveStore(&s), a.resolveKeys(&s),
+		a.resolveStore(&s), a.resolveKeys(&s), set(&s.degrades, onFailureOption.degrades, a.OnFailure),
 		set(&s.retain, option{"retain", "PURSER_RETAIN", off}.retain, a.Retain),
 		set(&s.answerTimeout, option{"answer_timeout", "PURSER_ANSWER_TIMEOUT", ""}.duration, a.AnswerTimeout),
 		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),

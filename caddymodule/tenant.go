@@ -117,7 +117,9 @@ func (t *tenant) close(ctx, requests context.Context, log *slog.Logger) {
 			errs = append(errs, fmt.Errorf("waiting for requests in flight: %w", requests.Err()))
 		}
 	}
-	errs = append(errs, t.payer.Close(ctx))
+	if t.payer != nil { // else it was never opened
+		errs = append(errs, t.payer.Close(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		log.Warn("work was still in flight; what it leaves open is for recovery", "error", err)
 	}

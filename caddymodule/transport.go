@@ -156,9 +156,8 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	req = tracing.Request(req)
 	h.SetScheme(req)
-	t, err := h.app.enter()
+	t, err := h.enter()
 	if err != nil {
-		h.log.Error("request not served", "error", err)
 		return nil, caddyhttp.Error(http.StatusServiceUnavailable, err)
 	}
 	defer t.leave()

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -147,8 +146,9 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 		writeError(w, http.StatusBadRequest, "This is one API and no proxy: request it by its paths")
 		return nil
 	}
-	t, ok := h.enter(w)
-	if !ok {
+	t, err := h.enter()
+	if err != nil {
+		refuse(w, r, err)
 		return nil
 	}
 	defer t.leave()
@@ -211,11 +211,7 @@ func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)
 	}
 	h.Transport.log.InfoContext(ctx, "request failed", "method", r.Method, "host", h.to.Host, "reason", reason, "error", err)
-	for name, values := range resp.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body) // the client may be gone
+	proxy.WriteResponse(w, resp)
 }
 
 // UnmarshalCaddyfile reads:

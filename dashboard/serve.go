@@ -6,7 +6,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"html"
 	"html/template"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -202,6 +204,15 @@ func (d *dashboard) render(w http.ResponseWriter, a answer, f frame) {
 	}
 	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
 	_, _ = w.Write(text.Bytes()) // ignore a client that has left
+}
+
+// WriteUnavailable writes the page that stands for all others while there is no dashboard. why is for people.
+func WriteUnavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, "<!doctype html><title>purser</title><h1>Not available at the moment</h1><p>"+html.EscapeString(why)) // ignore a client that has left
 }
 
 // pages holds the parsed templates by file.

@@ -231,9 +231,26 @@ func (a *API) failed(e *pay.FailedError) (body problem, retry int) {
 	return body, retry
 }
 
-// UnavailableText returns the text of the 503 that is sent when the store cannot be opened and no
-// API runs.
-func UnavailableText(r *http.Request) string {
+// WriteUnavailable answers a request while the store cannot be opened and no API runs. detail, which may be empty, is for
+// strangers. GET /health says it, too.
+func WriteUnavailable(w http.ResponseWriter, r *http.Request, version, detail string) {
+	var body any = problem{Error: unavailableText(r), Detail: detail}
+	if r.Method == http.MethodGet && r.URL.Path == "/health" {
+		body = struct {
+			OK       bool           `json:"ok"`
+			Service  string         `json:"service"`
+			Version  string         `json:"version"`
+			Database databaseHealth `json:"database"`
+			problem
+		}{Service: service, Version: version, Database: databaseHealth{Configured: true}, problem: problem{Error: textUnavailable, Detail: detail}}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func unavailableText(r *http.Request) string {
 	if r.Method == http.MethodPost && r.URL.Path == "/api-keys" {
 		return textKeyFailed
 	}

@@ -69,7 +69,7 @@ func TestUnavailableText(t *testing.T) {
 		"POST /api-keys/": "Service unavailable", "GET /": "Service unavailable",
 	} {
 		method, path, _ := strings.Cut(route, " ")
-		if got := UnavailableText(httptest.NewRequest(method, path, nil)); got != want {
+		if got := unavailableText(httptest.NewRequest(method, path, nil)); got != want {
 			t.Errorf("%s: %q", route, got)
 		}
 	}

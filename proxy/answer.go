@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -203,6 +204,13 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	resp.Header.Set(HeaderError, p.Reason)
 	setBody(req, resp, p)
 	return resp
+}
+
+// WriteResponse writes an answer of purser's own, whose body is in memory.
+func WriteResponse(w http.ResponseWriter, resp *http.Response) {
+	maps.Copy(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the client may be gone
 }
 
 // Reasons of answers that purser gives itself, beside those of reasons.go.

@@ -82,7 +82,9 @@ type Purser struct {
 type Handler struct {
 	Version string
 	Serving func() *Purser // the purser that serves now, nil before the start
-	Host    func() string  // the name that the operator has given the endpoint, "" without one
+	// Outage tells of a purser that runs without its store; nil if it has one. It counts while none serves.
+	Outage func() *Outage
+	Host   func() string // the name that the operator has given the endpoint, "" without one
 	// Reload reads configuration and variables again. It is nil where that cannot be done.
 	Reload func(Reload) (Reloaded, error)
 
@@ -233,11 +235,14 @@ func (h *Handler) Admit(r *http.Request) error {
 	if known && local.Network() == "unix" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return nil
 	}
-	p, err := h.purser()
-	if err == nil && !p.OverTCP {
-		err = Errorf(http.StatusForbidden, "purser takes no orders over TCP, where each program that reaches the address would be the operator: %s", exposure.AdminAdvice)
+	p, o := h.Serving(), h.outage()
+	if p == nil && o == nil {
+		return errNotStarted
 	}
-	return err
+	if overTCP := p != nil && p.OverTCP || p == nil && o.OverTCP; !overTCP {
+		return Errorf(http.StatusForbidden, "purser takes no orders over TCP, where each program that reaches the address would be the operator: %s", exposure.AdminAdvice)
+	}
+	return nil
 }
 
 // ownName reports whether a request is for a name that an attacker cannot give to this machine's
@@ -396,11 +401,34 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 type created struct{ body any } // with the status 201
 
 func (h *Handler) purser() (*Purser, error) {
-	p := h.Serving()
-	if p == nil {
-		return nil, Errorf(http.StatusServiceUnavailable, "purser has not started")
+	if p := h.Serving(); p != nil {
+		return p, nil
 	}
-	return p, nil
+	if o := h.outage(); o != nil {
+		return nil, Errorf(http.StatusServiceUnavailable, "%s", o)
+	}
+	return nil, errNotStarted
+}
+
+var errNotStarted = Errorf(http.StatusServiceUnavailable, "purser has not started")
+
+// Outage is the time of a purser that runs without its store, which it tries to open again.
+type Outage struct {
+	Since time.Time `json:"since"`
+	Error string    `json:"error"` // of the latest attempt
+	// OverTCP is that of [Purser].
+	OverTCP bool `json:"-"`
+}
+
+func (o *Outage) String() string {
+	return "purser serves and pays nothing since " + o.Since.UTC().Format(time.RFC3339) + ", and tries again: " + o.Error
+}
+
+func (h *Handler) outage() *Outage {
+	if h.Outage == nil {
+		return nil
+	}
+	return h.Outage()
 }
 
 // ask serves requests without a body. They count as entered until they are answered.

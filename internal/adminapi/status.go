@@ -16,6 +16,7 @@ type Status struct {
 	Version      string              `json:"version"`
 	Since        time.Time           `json:"since,omitzero"` // when the store was opened
 	Process      int                 `json:"pid"`
+	Outage       *Outage             `json:"outage,omitempty"`             // nil unless purser waits for its store
 	Proxy        string              `json:"proxy,omitempty"`              // its URL for programs on this machine
 	Store        *StoreStatus        `json:"store,omitempty"`              // nil until the store is open
 	Health       *HealthStatus       `json:"health,omitempty"`             // nil until the store is open
@@ -60,7 +61,7 @@ type HealthStatus struct {
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	p := h.Serving()
 	if p == nil {
-		return writeBody(w, http.StatusOK, Status{Version: h.Version, Process: os.Getpid()})
+		return writeBody(w, http.StatusOK, Status{Version: h.Version, Process: os.Getpid(), Outage: h.outage()})
 	}
 	world, err := p.Store.World(r.Context(), p.Networks[0].Name)
 	if err != nil {

@@ -60,6 +60,9 @@ func (env *Env) statusCommand(c *cobra.Command) {
 
 // unwellText says what keeps purser from taking payments.
 func unwellText(s adminapi.Status) string {
+	if s.Outage != nil {
+		return s.Outage.String()
+	}
 	if s.Health == nil {
 		return "purser has not started"
 	}

@@ -81,6 +81,7 @@ func BackupTaken(at time.Time) { lastBackup.Store(at.Unix()) }
 
 // Watched holds what the gauges of one configuration read.
 type Watched struct {
+	// Store is nil while it cannot be opened. Then nothing else is known either.
 	Store interface {
 		pay.StoreReader
 		Health(ctx context.Context) error
@@ -139,6 +140,10 @@ func (to scraped) flag(d *prometheus.Desc, set bool) {
 func (g Gauges) Collect(into chan<- prometheus.Metric) {
 	w := g.Now()
 	if w == nil {
+		return
+	}
+	if w.Store == nil {
+		scraped(into).flag(storeUpDesc, false)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)

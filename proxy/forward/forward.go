@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -228,7 +227,7 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, who caller, no *r
 	if r.ContentLength != 0 { // the server reads the rest of the body before it sends the answer
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}
-	writeResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory
+	proxy.WriteResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory
 }
 
 // refuseError answers a proxy request whose dial or send has failed, and logs it once.
@@ -251,7 +250,7 @@ func (f *Proxy) refuseDial(w http.ResponseWriter, r *http.Request, who caller, e
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)
 	}
 	f.log.InfoContext(ctx, "proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", reason, "error", err)
-	writeResponse(w, resp)
+	proxy.WriteResponse(w, resp)
 }
 
 // tellDenied tells of a request that was not sent because of the address it leads to, or for want of room.
@@ -282,12 +281,6 @@ func errorResponse(r *http.Request, err error) *http.Response {
 		return proxy.OwnResponse(r, http.StatusServiceUnavailable, reasonTunnels, textTunnels)
 	}
 	return proxy.ErrorResponse(r, err)
-}
-
-func writeResponse(w http.ResponseWriter, resp *http.Response) {
-	maps.Copy(w.Header(), resp.Header)
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body) // the client may be gone
 }
 
 // shorten cuts the words of a client for the log.
