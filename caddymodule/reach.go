@@ -96,7 +96,7 @@ func (o ReachOptions) resolveReach(roots *x509.CertPool) (r reach, err error) {
 // maxReported bounds the hosts of which it is known that they were reported.
 const maxReported = 4096
 
-// options are what the dialer of a proxy gets. log tells of hosts that would be refused.
+// options returns the options of a dialer. log tells of hosts that would be refused.
 func (r reach) options(log func(host string)) guard.Options {
 	hosts := r.hosts
 	if r.report {

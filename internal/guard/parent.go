@@ -130,8 +130,8 @@ func (p *Parent) socks(ctx context.Context, conn net.Conn, address string) (*tun
 	return &tunneled{Conn: conn}, err
 }
 
-// tunneled is a connection through a proxy, with what came right behind the proxy's answer. Its remote
-// address is what the proxy was asked for: that of the proxy says nothing about who answers.
+// tunneled is a connection through a proxy, with what came right behind the proxy's answer. It names the host that the
+// proxy was asked for as its remote address: that of the proxy says nothing about who answers.
 type tunneled struct {
 	net.Conn
 	early  []byte
