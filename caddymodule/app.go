@@ -69,10 +69,10 @@ type App struct {
 	Settlement string `json:"settlement,omitempty"`
 	// Networks to pay on, separated by commas: base, base-sepolia, polygon, arbitrum, optimism,
 	// ethereum, avalanche. Default: {env.PURSER_NETWORKS}, else base.
-	Networks string `json:"networks,omitempty"`
+	Networks string `json:"networks,omitempty" form:"list"`
 	// Schemes of x402 to pay by, separated by commas: exact, upto. With upto a seller chooses how much it
 	// takes, at most what it asks. Default: {env.PURSER_SCHEMES}, else exact.
-	Schemes string `json:"schemes,omitempty"`
+	Schemes string `json:"schemes,omitempty" form:"list"`
 	// NetworkTable has the RPCs of networks.
 	NetworkTable map[string]NetworkOptions `json:"network,omitempty"`
 
@@ -88,7 +88,7 @@ type App struct {
 	PublicURL string `json:"public_url,omitempty"`
 	// AllowedOrigins are the origins whose pages may call the API, separated by commas or
 	// spaces. Default: {env.PURSER_ALLOWED_ORIGINS}, else none.
-	AllowedOrigins string `json:"allowed_origins,omitempty"`
+	AllowedOrigins string `json:"allowed_origins,omitempty" form:"list"`
 
 	// Key is a reference to the deployment's own API key. An unknown key is created, with a wallet.
 	// Default: {env.PURSER_KEY}, else none.

@@ -24,7 +24,7 @@ import (
 //	    task <label>|* { … }
 //	}
 //
-// Options have the names that the fields of App have in JSON; lists are separated by commas.
+// Options have the names that the fields of App have in JSON; lists take several arguments, and commas.
 // network, plan, host and task can be repeated; their blocks have the options of NetworkOptions,
 // PlanOptions and BudgetOptions. A
 // secret is a reference such as {env.PURSER_KEY}.
@@ -92,31 +92,39 @@ func fields(of any) map[string]any {
 			continue
 		}
 		switch field := s.FieldByIndex(f.Index).Addr().Interface().(type) {
-		case *string, *[]string:
+		case *string:
+			if all[name] = field; f.Tag.Get("form") == "list" {
+				all[name] = joined{field}
+			}
+		case *[]string:
 			all[name] = field
 		}
 	}
 	return all
 }
 
-// parseOption reads the one argument of an option. A list can be given repeatedly.
+// joined is an option whose field holds a list as one text.
+type joined struct{ *string }
+
+// parseOption reads the arguments of an option: one, or several of a list. A list of texts can be given repeatedly.
 func parseOption(d *caddyfile.Dispenser, into any) error {
-	name, v := d.Val(), ""
-	single, _ := into.(*string)
-	if single != nil && *single != "" {
+	name, args := d.Val(), d.RemainingArgs()
+	list, repeats := into.(*[]string)
+	one, several := into.(joined)
+	if !several && !repeats {
+		one.string = into.(*string)
+	}
+	switch {
+	case !repeats && *one.string != "":
 		return d.Errf("%s is set twice", name)
-	}
-	if !d.AllArgs(&v) {
+	case len(args) == 0, len(args) > 1 && !several && !repeats:
 		return d.ArgErr()
-	}
-	if strings.TrimSpace(v) == "" {
+	case strings.TrimSpace(strings.Join(args, "")) == "":
 		return d.Errf("%s: nothing is written behind it; leave the option out if that is meant", name)
-	}
-	if single != nil {
-		*single = v
-	} else {
-		list := into.(*[]string)
-		*list = append(*list, v)
+	case repeats:
+		*list = append(*list, args...)
+	default:
+		*one.string = strings.Join(args, ",")
 	}
 	return nil
 }

@@ -386,9 +386,7 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"argument of a guest", app("store bolt /x"), "wrong argument count"},
 		{"world", app("world sandbox"), `unrecognized subdirective "world"`},
 		{"unknown option of the proxy", handler("purser_proxy", "intercepts *"), `unrecognized subdirective "intercepts"`},
-		{"two intercepted hosts in a line", handler("purser_proxy", "intercept a b"), "wrong argument count"},
 		{"trust without a file", handler("purser_proxy", "trust"), "wrong argument count"},
-		{"two hosts in a line", handler("purser_proxy", "allow_http a b"), "wrong argument count"},
 		{"resolve without address", handler("purser_proxy", "resolve a"), "wrong argument count"},
 		{"two policies in a line", app("per_minute 1 2"), "wrong argument count"},
 		{"budget twice", app("monthly_budget 1\n\t\tmonthly_budget 2"), "monthly_budget is set twice"},
@@ -439,4 +437,45 @@ func TestCaddyfileGuestWithoutName(t *testing.T) {
 			t.Errorf("%s: %s, %v", options, config, err)
 		}
 	}
+}
+
+// Lists take several arguments, commas, and repeats where the list is one of texts. All are the same configuration.
+func TestListsInTheCaddyfile(t *testing.T) {
+	text := func(list, option string) string {
+		return "{\n\tpurser {\n\t\t" + list + "\n\t}\n}\nhttp://127.0.0.1:8402 {\n\tpurser_proxy {\n\t\t" + option + "\n\t}\n}\n"
+	}
+	for _, c := range []struct{ list, option string }{
+		{"allow_hosts a.example,b.example", "allow_hosts a.example,b.example"},
+		{"allow_hosts a.example b.example", "allow_hosts a.example b.example"},
+		{"allow_hosts a.example, b.example", "allow_hosts a.example\n\t\tallow_hosts b.example"},
+		{`allow_hosts "a.example b.example"`, `allow_hosts "a.example, b.example"`},
+	} {
+		config, err := adapt(text(c.list, c.option))
+		if err != nil {
+			t.Errorf("%s: %v", c.list, err)
+			continue
+		}
+		for from, list := range map[string][]string{"purser": {decodeAdapted(t, config).Apps.Purser["allow_hosts"].(string)}, "proxy": proxyHosts(t, config)} {
+			if all, err := (option{}).all(list); err != nil || !slices.Equal(all, []string{"a.example", "b.example"}) {
+				t.Errorf("%s, %s: %q, %v", c.list, from, list, err)
+			}
+		}
+	}
+	for _, wrong := range []string{text("max_payment 1 2", ""), text("", "dial_timeout 1s 2s"), text("allow_hosts", "")} {
+		if _, err := adapt(wrong); err == nil || !strings.Contains(err.Error(), "Caddyfile:") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// proxyHosts returns allow_hosts of the one proxy of a configuration.
+func proxyHosts(t *testing.T, config []byte) []string {
+	t.Helper()
+	_, rest, found := strings.Cut(string(config), `{"allow_hosts":[`)
+	list, _, ended := strings.Cut(rest, "]")
+	var hosts []string
+	if err := json.Unmarshal([]byte("["+list+"]"), &hosts); err != nil || !found || !ended {
+		t.Fatalf("%v: %s", err, config)
+	}
+	return hosts
 }

@@ -34,21 +34,21 @@ type SignInOptions struct {
 	// domain, without its subdomains), "alice@example.org", "group:payments", or "*" for all.
 	// Addresses count where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW},
 	// else the people of the lists below, else all whom the provider signs in.
-	OIDCAllow string `json:"oidc_allow,omitempty"`
+	OIDCAllow string `json:"oidc_allow,omitempty" form:"list"`
 	// OIDCOperators lists people, as OIDCAllow does, who see and change everything. Default:
 	// {env.PURSER_OIDC_OPERATORS}, else none.
-	OIDCOperators string `json:"oidc_operators,omitempty"`
+	OIDCOperators string `json:"oidc_operators,omitempty" form:"list"`
 	// OIDCApprovers lists people who see everything and approve payments. Default:
 	// {env.PURSER_OIDC_APPROVERS}, else none.
-	OIDCApprovers string `json:"oidc_approvers,omitempty"`
+	OIDCApprovers string `json:"oidc_approvers,omitempty" form:"list"`
 	// OIDCViewers lists people who see everything. Default: {env.PURSER_OIDC_VIEWERS}, else none.
-	OIDCViewers string `json:"oidc_viewers,omitempty"`
+	OIDCViewers string `json:"oidc_viewers,omitempty" form:"list"`
 	// OIDCOrganization says which organization the others have: own, domain (that of their verified
 	// address), group, or group:PREFIX. Default: {env.PURSER_OIDC_ORGANIZATION}, else own.
 	OIDCOrganization string `json:"oidc_organization,omitempty"`
 	// OIDCOwners lists people who own the organization that they share; the others only see it.
 	// Default: {env.PURSER_OIDC_OWNERS}, else none.
-	OIDCOwners string `json:"oidc_owners,omitempty"`
+	OIDCOwners string `json:"oidc_owners,omitempty" form:"list"`
 }
 
 var oidcSecretOption = option{"oidc_client_secret", "PURSER_OIDC_CLIENT_SECRET", ""}

@@ -29,7 +29,7 @@ type NoticeOptions struct {
 	WebhookSecretFile string `json:"webhook_secret_file,omitempty"`
 	// WebhookKinds lists the kinds of notices that are sent, by webhook and mail, or all. Default:
 	// {env.PURSER_WEBHOOK_KINDS}, else all but budget-50, declined and new-host.
-	WebhookKinds string `json:"webhook_kinds,omitempty"`
+	WebhookKinds string `json:"webhook_kinds,omitempty" form:"list"`
 	// SMTPURL is a reference to the mail server, such as smtp://user:password@mail.example.com:587 or
 	// smtps://…; smtp needs STARTTLS, but on loopback or with ?tls=off. Default: {env.PURSER_SMTP_URL}.
 	SMTPURL string `json:"smtp_url,omitempty"`
@@ -38,7 +38,7 @@ type NoticeOptions struct {
 	// MailFrom is the sender of mail. Default: {env.PURSER_MAIL_FROM}.
 	MailFrom string `json:"mail_from,omitempty"`
 	// MailTo lists the recipients of mail, separated by commas. Default: {env.PURSER_MAIL_TO}.
-	MailTo string `json:"mail_to,omitempty"`
+	MailTo string `json:"mail_to,omitempty" form:"list"`
 	// LowBalance is the balance in USDC below which people are told of a wallet, and the dashboard marks
 	// it, or off. Default: {env.PURSER_LOW_BALANCE}, else off.
 	LowBalance string `json:"low_balance,omitempty"`

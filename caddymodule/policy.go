@@ -24,20 +24,20 @@ type PolicyOptions struct {
 
 	// AllowHosts, when set, are the only hosts that are paid, separated by commas or spaces:
 	// "name", "name:port", "*.example.com". Default: all.
-	AllowHosts string `json:"allow_hosts,omitempty"`
+	AllowHosts string `json:"allow_hosts,omitempty" form:"list"`
 	// DenyHosts are not paid in any case. Default: none.
-	DenyHosts string `json:"deny_hosts,omitempty"`
+	DenyHosts string `json:"deny_hosts,omitempty" form:"list"`
 	// SignInHosts are the hosts that purser signs in to before it pays again for what a key has paid
 	// there: "name", "name:port", "*.example.com". Default: {env.PURSER_SIGN_IN_HOSTS}, else none.
-	SignInHosts string `json:"sign_in_hosts,omitempty"`
+	SignInHosts string `json:"sign_in_hosts,omitempty" form:"list"`
 	// AllowPayees, when set, are the only addresses that are paid, separated by commas or
 	// spaces. Default: all.
-	AllowPayees string `json:"allow_payees,omitempty"`
+	AllowPayees string `json:"allow_payees,omitempty" form:"list"`
 	// DenyPayees are not paid in any case. Default: none.
-	DenyPayees string `json:"deny_payees,omitempty"`
+	DenyPayees string `json:"deny_payees,omitempty" form:"list"`
 	// OfferSigners are the addresses that sign offers and receipts for sellers that are paid at another
 	// one, separated by commas or spaces. Default: {env.PURSER_OFFER_SIGNERS}, else none.
-	OfferSigners string `json:"offer_signers,omitempty"`
+	OfferSigners string `json:"offer_signers,omitempty" form:"list"`
 
 	// Hosts have limits of their own, by the patterns of AllowHosts.
 	Hosts map[string]BudgetOptions `json:"hosts,omitempty"`

@@ -34,7 +34,7 @@ type Proxy struct {
 	// hold several, separated by commas. Default: {env.PURSER_ALLOW_ADDRESSES}, else none.
 	AllowAddresses []string `json:"allow_addresses,omitempty"`
 	// Ports that may be dialled, such as "80,443,1024-65535", which is the default.
-	Ports string `json:"ports,omitempty"`
+	Ports string `json:"ports,omitempty" form:"list"`
 	// MaxReplay is the part of a request body that is kept in memory at most, to be sent again with a
 	// payment, such as "1MiB". Default: 1 MiB.
 	MaxReplay string `json:"max_replay,omitempty"`

@@ -35,7 +35,7 @@ type ReachOptions struct {
 	UpstreamProxy string `json:"upstream_proxy,omitempty"`
 	// NoProxy are the hosts that are reached without it, in the form of NO_PROXY. Loopback always is.
 	// Default: {env.PURSER_NO_PROXY}, else none.
-	NoProxy string `json:"no_proxy,omitempty"`
+	NoProxy string `json:"no_proxy,omitempty" form:"list"`
 	// Via, when "off", keeps purser's name out of the Via headers of requests and answers. A loop of
 	// proxies is not noticed then. Default: on.
 	Via string `json:"via,omitempty"`

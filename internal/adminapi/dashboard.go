@@ -45,8 +45,8 @@ func (p *Purser) signOutDashboard(r *http.Request) (any, error) {
 	return DashboardSignOut{err == nil}, err
 }
 
-// LocalURL returns a URL for programs on this machine, on loopback if one of the addresses is. It is
-// empty if there is none. Over TLS, loopback is named localhost: certificates have names.
+// LocalURL returns a URL for programs on this machine, on loopback if one of the addresses is. The lowest of several
+// counts: Caddy lists its sites in another order each time. It is empty if there is none. Over TLS, loopback is named localhost: certificates have names.
 func LocalURL(listeners []netip.AddrPort, tls bool) string {
 	var found netip.AddrPort
 	for _, l := range listeners {
@@ -56,7 +56,11 @@ func LocalURL(listeners []netip.AddrPort, tls bool) string {
 		case l.Addr().IsUnspecified():
 			l = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.Port())
 		}
-		if !found.IsValid() || l.Addr().IsLoopback() && !found.Addr().IsLoopback() {
+		better := l.Compare(found) < 0
+		if l.Addr().IsLoopback() != found.Addr().IsLoopback() {
+			better = l.Addr().IsLoopback()
+		}
+		if !found.IsValid() || better {
 			found = l
 		}
 	}
