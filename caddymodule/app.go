@@ -127,7 +127,6 @@ type App struct {
 	events      *caddyevents.App
 
 	doors []door // set while the http app is provisioned
-	taken error  // that another program has a port of theirs
 
 	mu     sync.Mutex // held while opening
 	live   atomic.Pointer[running]
@@ -181,7 +180,7 @@ func (a *App) doorKey(ctx context.Context, b *books.Books) (k pay.Key, secret st
 
 // Start opens the store and checks what only the whole configuration shows. Without a store the app may wait for it.
 func (a *App) Start() error {
-	if err := errors.Join(a.taken, a.checkListeners()); err != nil {
+	if err := errors.Join(a.sitesFree(), a.checkListeners()); err != nil {
 		return err
 	}
 	run, err := a.open(a.ctx)

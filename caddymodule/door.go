@@ -56,9 +56,6 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 			return err
 		}
 	}
-	if a.taken == nil {
-		a.taken = sitesFree(ctx, w.server)
-	}
 	return nil
 }
 

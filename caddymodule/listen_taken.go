@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,42 +14,37 @@ import (
 // out among them: with two pursers that have books of their own, a repeat could come to the one
 // that knows nothing of the first payment.
 //
-// It is found out while modules are provisioned, when none listens yet, and told when they are
-// started: a configuration may be validated beside the purser that runs it. A configuration shares
-// the listeners of the one that it replaces.
-func sitesFree(ctx context.Context, s *caddyhttp.Server) error {
-	if s == nil {
-		return nil
+// The sites may listen already, because Caddy starts apps in any order. A configuration can be validated
+// beside the purser that runs it.
+func (a *App) sitesFree() error {
+	sites, err := addrPorts(a.listens())
+	if err != nil {
+		return fmt.Errorf("purser: %w", err)
 	}
 	own := ownPorts()
-	for _, listen := range s.Listen {
-		address, err := caddy.ParseNetworkAddress(listen)
-		if err != nil || address.IsUnixNetwork() || address.IsFdNetwork() {
-			continue
+	for _, where := range sites {
+		taken, err := ports.ListenedByOthers(where)
+		if err != nil { // this system does not tell: see whether the port can be had, unless Caddy has it
+			taken = !own[where.Port()] && !listenedOn(where) && ports.Occupied(a.ctx, "tcp", where.String())
 		}
-		for i := range address.PortRangeSize() {
-			where := address.JoinHostPort(i)
-			shared := own != nil && (own[address.StartPort+i] || caddy.ListenerUsage(address.Network, where) > 0)
-			if !shared && ports.Occupied(ctx, address.Network, where) {
-				return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT)", where)
-			}
+		if taken {
+			return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT)", where)
 		}
 	}
 	return nil
 }
 
-// ownPorts are the ports of the doors of the configuration that serves now, nil without one.
-func ownPorts() map[uint]bool {
-	if caddy.ActiveContext().Context == nil {
-		return nil
+// ownPorts are the ports of all sites of the configuration that serves now.
+func ownPorts() map[uint16]bool {
+	own := map[uint16]bool{}
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		return own
 	}
-	own := map[uint]bool{}
-	if t := serving(); t != nil {
-		for _, d := range t.app.doors {
-			listeners, _ := addrPorts(d.listen()) // they are listened on, so they have ports
-			for _, l := range listeners {
-				own[uint(l.Port())] = true
-			}
+	for _, s := range app.(*caddyhttp.App).Servers {
+		listeners, _ := addrPorts(s.Listen) // they are listened on, so they have ports
+		for _, l := range listeners {
+			own[l.Port()] = true
 		}
 	}
 	return own

@@ -1,0 +1,93 @@
+package ports
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ListenedByOthers reports whether a socket of another process listens where this one is to listen, also where both allow the
+// other. It opens no socket. It fails where the system does not tell.
+func ListenedByOthers(at netip.AddrPort) (bool, error) {
+	var found []string // inodes of sockets
+	for _, table := range []string{"tcp", "tcp6"} {
+		of, err := listening("/proc/self/net/"+table, at)
+		if os.IsNotExist(err) && table == "tcp6" {
+			continue // a system without IPv6
+		}
+		if err != nil {
+			return false, fmt.Errorf("read listening sockets: %w", err)
+		}
+		found = append(found, of...)
+	}
+	if len(found) == 0 {
+		return false, nil
+	}
+	own, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return false, fmt.Errorf("read own sockets: %w", err)
+	}
+	for _, fd := range own {
+		to, _ := os.Readlink("/proc/self/fd/" + fd.Name()) // it may be closed by now
+		if inode, is := strings.CutPrefix(to, "socket:["); is {
+			found = slices.DeleteFunc(found, func(other string) bool { return other == strings.TrimSuffix(inode, "]") })
+		}
+	}
+	return len(found) > 0, nil
+}
+
+// Columns of the kernel's table of sockets.
+const (
+	columnLocal = 1
+	columnState = 3
+	columnInode = 9
+	stateListen = "0A"
+)
+
+// listening returns the inodes of a table's sockets that listen where connections to an address come.
+func listening(table string, at netip.AddrPort) (inodes []string, err error) {
+	f, err := os.Open(table) //nolint:gosec // of the kernel
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		columns := strings.Fields(lines.Text())
+		if len(columns) <= columnInode || columns[columnState] != stateListen {
+			continue
+		}
+		local, err := parseLocal(columns[columnLocal])
+		if err != nil {
+			return nil, err
+		}
+		if local.Port() == at.Port() && (local.Addr() == at.Addr().Unmap() || local.Addr().IsUnspecified() || at.Addr().IsUnspecified()) {
+			inodes = append(inodes, columns[columnInode])
+		}
+	}
+	return inodes, lines.Err()
+}
+
+// parseLocal reads an address of the table: words of 32 bits in the machine's order, and a port.
+func parseLocal(text string) (netip.AddrPort, error) {
+	words, port, _ := strings.Cut(text, ":")
+	address, err := hex.DecodeString(words)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	for i := 0; i+4 <= len(address); i += 4 {
+		binary.NativeEndian.PutUint32(address[i:], binary.BigEndian.Uint32(address[i:]))
+	}
+	ip, is := netip.AddrFromSlice(address)
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil || !is {
+		return netip.AddrPort{}, fmt.Errorf("%q is no address of a socket", text)
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), nil
+}

@@ -1,0 +1,39 @@
+package ports
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// A listener of this process is not another's, and addresses are read as the kernel writes them.
+func TestListenedByOthers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	at := netip.MustParseAddrPort(l.Addr().String())
+	everywhere := netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())
+	for _, where := range []netip.AddrPort{at, everywhere} {
+		if taken, err := ListenedByOthers(where); err != nil || taken {
+			t.Errorf("%v: %t, %v", where, taken, err)
+		}
+		if found, err := listening("/proc/self/net/tcp", where); err != nil || len(found) != 1 {
+			t.Errorf("%v: %q, %v", where, found, err)
+		}
+	}
+	if found, err := listening("/proc/self/net/tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port())); err != nil || len(found) != 0 {
+		t.Errorf("another address: %q, %v", found, err)
+	}
+	for text, want := range map[string]string{
+		"0100007F:1F90": "127.0.0.1:8080", "00000000000000000000000000000000:0050": "[::]:80", "00000000000000000000000001000000:1F90": "[::1]:8080",
+		"0000000000000000FFFF00000100007F:1F90": "127.0.0.1:8080", "7F:1F90": "", "0100007F:x": "", "": "",
+	} {
+		got, err := parseLocal(text)
+		if (err == nil) != (want != "") || err == nil && got.String() != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
