@@ -251,8 +251,12 @@ func (s *server) everything(t *testing.T) (steps []step) {
 	return steps
 }
 
+// both returns the two programs. PURSER_PLAIN_BIN and PURSER_GUEST_BIN name two that have the same further modules.
 func both(t *testing.T) (plain, guest string) {
 	t.Helper()
+	if plain, guest = os.Getenv("PURSER_PLAIN_BIN"), os.Getenv("PURSER_GUEST_BIN"); plain != "" && guest != "" {
+		return plain, guest
+	}
 	return process.Build(t, "plain", "./e2e/guest/plain"), process.Build(t, "caddy", "./e2e/guest/caddy")
 }
 
