@@ -66,7 +66,7 @@ func adminHost() string {
 
 // adminServes returns the purser that serves now, nil before the start.
 func adminServes() *adminapi.Purser {
-	if outages.Load() != nil { // the pool may wait for the store
+	if adminOutage() != nil { // the pool may wait for the store
 		return nil
 	}
 	t := serving()

@@ -206,7 +206,7 @@ func (a *App) serve(run *running) {
 	a.warnOfRPCs()
 	a.warnOfRegistration()
 	run.home.start(run.tenant)
-	outages.Store(nil)
+	outages.Delete(a.outage.Load())
 	a.log.Info("purser is ready", "version", Version(), "proxy", urlOf[*Proxy](a), "dashboard", a.dashboardURL(), "listen", a.listens(),
 		"data", a.settings.dataDir)
 }
@@ -215,7 +215,7 @@ func (a *App) serve(run *running) {
 func (a *App) Stop() error {
 	if o := a.outage.Load(); o != nil {
 		o.Stop()
-		outages.CompareAndSwap(o, nil)
+		outages.Delete(o)
 	}
 	a.stopWaiting()
 	if run := a.live.Load(); run != nil {

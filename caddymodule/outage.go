@@ -5,7 +5,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/reopen"
@@ -40,8 +40,8 @@ type outage struct {
 	overTCP bool
 }
 
-// outages has the outage of the configuration that serves now; nil: it has a store.
-var outages atomic.Pointer[outage]
+// outages has those of the configurations that have started and not stopped: more than one while one replaces another.
+var outages sync.Map // of *outage
 
 // degrade makes the app wait for its store, which could not be opened because of cause.
 func (a *App) degrade(cause error) {
@@ -57,12 +57,18 @@ func (a *App) degrade(cause error) {
 	}, func(err error) {
 		a.log.Error("still without a store that can be used", "error", err)
 	}), a.settings.adminOverTCP})
-	outages.Store(a.outage.Load())
+	outages.Store(a.outage.Load(), nil)
 }
 
 // adminOutage is the outage as the operator sees it; nil: there is none.
 func adminOutage() *adminapi.Outage {
-	o := outages.Load()
+	var o *outage
+	outages.Range(func(other, _ any) bool {
+		if other := other.(*outage); o == nil || other.Since.After(o.Since) {
+			o = other
+		}
+		return true
+	})
 	if o == nil {
 		return nil
 	}

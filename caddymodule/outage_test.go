@@ -83,6 +83,9 @@ func TestReloadEndsAnOutage(t *testing.T) {
 	if err := load(t, bad.caddyfile()); err == nil {
 		t.Error("a configuration with a fault was loaded")
 	}
+	if adminOutage() == nil {
+		t.Error("the operator is told of no outage after a reload that failed")
+	}
 	mustCall(t, http.StatusServiceUnavailable, "GET", s.url()+"/health", "", "")
 	mustLoad(t, s.caddyfile())
 	newKey(t, s.url())

@@ -22,10 +22,10 @@ func TestOutage(t *testing.T) {
 			return []error{errors.New("locked"), errors.New("gone"), errors.New("gone"), nil}[len(took)-1]
 		}, func(err error) { told = append(told, err.Error()) })
 		time.Sleep(time.Hour)
+		o.Stop()
 		if want := []time.Duration{second, 2 * second, 4 * second, 8 * second}; !slices.Equal(took, want) || !slices.Equal(told, []string{"gone"}) || o.Cause().Error() != "gone" {
 			t.Errorf("%v, want %v; told %v; %v", took, want, told, o.Cause())
 		}
-		o.Stop()
 	})
 }
 
