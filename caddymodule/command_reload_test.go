@@ -90,7 +90,7 @@ func probes() map[string]probe {
 }
 
 // free are variables that may have any value: a reload says that they have changed.
-var free = []string{"PURSER_PROXY_SPOOL_DIR"}
+var free = []string{"PURSER_PROXY_SPOOL_DIR", "PURSER_NO_PROXY"}
 
 // Each variable that is changed in purser.env is in force after a reload, or is said to need a
 // restart. None is left out in silence.
