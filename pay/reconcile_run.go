@@ -47,6 +47,8 @@ type reconciling struct {
 	told     string            // the last problem that was logged
 	restored time.Time         // Restore.At of what is reconciled now
 	seen     time.Time         // when this process saw that first
+	// heads holds the time of the newest block of each network when this process saw it first.
+	heads map[string]time.Time
 }
 
 // ReconcileStatus is the progress of reconciling.
@@ -79,7 +81,7 @@ func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
 	if p.reconcile.seen.IsZero() || !p.reconcile.restored.Equal(r.At) { // a running node may begin to reconcile again
-		p.reconcile.restored, p.reconcile.seen = r.At, p.now()
+		p.reconcile.restored, p.reconcile.seen, p.reconcile.heads = r.At, p.now(), map[string]time.Time{}
 	}
 	at := r.At
 	if p.reconcile.seen.Before(at) {
@@ -99,6 +101,11 @@ func (p *Payer) Reconciling(ctx context.Context) (*ReconcileStatus, error) {
 	s.Until, s.Target = p.reconcileUntil(r)
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
+	for _, head := range p.reconcile.heads {
+		if least := head.Add(MaxValidity); s.Target.Before(least) {
+			s.Target = least
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.reconcile.networks)) {
 		n := p.reconcile.networks[name]
 		s.Networks = append(s.Networks, n)
@@ -262,7 +269,10 @@ func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x
 		}
 		s.Next = s.First
 	}
-	_, target := p.reconcileUntil(r)
+	target, err := p.reconcileTarget(ctx, r, n)
+	if err != nil {
+		return err
+	}
 	from := max(s.First, s.Next-min(s.Next, reconcileOverlap))
 	if at := p.goOnAt(n.Name, 0); at > from && at <= s.Next {
 		from = at
@@ -288,6 +298,32 @@ func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x
 	// An RPC that is further back than what is read again proves nothing.
 	s.Done = from == safe.Number+1 && !safe.Time.Before(target)
 	return nil
+}
+
+// reconcileTarget returns the time that a network's safe block must have reached. The newest block of the first look was
+// made before or soon after the restore, however wrong the clock that noted it.
+func (p *Payer) reconcileTarget(ctx context.Context, r *Restore, n x402.Network) (time.Time, error) {
+	_, target := p.reconcileUntil(r)
+	p.reconcile.mu.Lock()
+	first := p.reconcile.heads[n.Name]
+	p.reconcile.mu.Unlock()
+	if ledger, tells := p.opts.Chain.(Header); tells && first.IsZero() {
+		head, err := ledger.Head(ctx, n)
+		if err == nil && head.Time.After(p.now().Add(clockStop)) {
+			err = errAhead
+		}
+		if err != nil {
+			return target, fmt.Errorf("newest block: %w", err)
+		}
+		first = head.Time
+		p.reconcile.mu.Lock()
+		p.reconcile.heads[n.Name] = first
+		p.reconcile.mu.Unlock()
+	}
+	if least := first.Add(MaxValidity); target.Before(least) {
+		target = least
+	}
+	return target, nil
 }
 
 // pause waits, and reports whether ctx has not ended.

@@ -633,3 +633,39 @@ func TestRolledBackByHand(t *testing.T) {
 		w.booksAreTheChain()
 	}
 }
+
+// headed is an RPC that tells its newest block, too.
+type headed struct{ *truth }
+
+func (h headed) Head(context.Context, x402.Network) (pay.ChainBlock, error) {
+	return h.block(h.blockAt(h.clock())), nil
+}
+
+// A clock that was an hour behind notes the restore, and is right again soon. A payment from before the restore, which
+// the seller settles after it, is found all the same.
+func TestRestoreNotedByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.opts.Chain = headed{w.chain}
+	w.restart()
+	w.chain.lag = time.Minute
+	backup, taken := w.store.snapshot(), w.chain.clock()
+	w.chain.advance(time.Minute)
+	bought := w.mustOpen(w.proxied("https://api.example.com/keyed", "20", "keyed"))
+	backup.Restore(pay.Restore{Taken: taken, At: w.chain.clock().Add(-time.Hour)})
+	w.store, w.opts.Store = backup, backup
+	w.payer = nil
+	w.restart()
+	if !w.reconcile() {
+		t.Fatal("it is reconciled before a payment of before can be seen")
+	}
+	w.sellerMoves(bought.Payload())
+	bought.Finish(true)
+	w.chain.advance(2 * time.Minute)
+	if s := must(w.payer.Reconciling(t.Context())); !w.reconcile() || s == nil || s.Target.Before(taken.Add(pay.MaxValidity)) {
+		t.Fatalf("it is reconciled while a payment of before may settle: %+v", s)
+	}
+	w.chain.advance(10 * time.Minute)
+	w.mustReconcile()
+	w.booksAreTheChain()
+}
