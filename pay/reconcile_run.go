@@ -300,14 +300,15 @@ func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x
 	return nil
 }
 
-// reconcileTarget returns the time that a network's safe block must have reached. The newest block of the first look was
-// made before or soon after the restore, however wrong the clock that noted it.
+// reconcileTarget returns the time that a network's safe block must have reached. Soon after the restore, the newest block
+// of the first look tells the time, however wrong the clock is that noted it. A process that comes later goes by what was
+// noted: its wait does not begin anew.
 func (p *Payer) reconcileTarget(ctx context.Context, r *Restore, n x402.Network) (time.Time, error) {
 	_, target := p.reconcileUntil(r)
 	p.reconcile.mu.Lock()
-	first := p.reconcile.heads[n.Name]
+	first, soon := p.reconcile.heads[n.Name], p.reconcile.seen.Before(r.At.Add(clockStop))
 	p.reconcile.mu.Unlock()
-	if ledger, tells := p.opts.Chain.(Header); tells && first.IsZero() {
+	if ledger, tells := p.opts.Chain.(Header); tells && soon && first.IsZero() {
 		head, err := ledger.Head(ctx, n)
 		if err == nil && head.Time.After(p.now().Add(clockStop)) {
 			err = errAhead

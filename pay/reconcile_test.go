@@ -655,7 +655,13 @@ func TestRestoreNotedByAClockThatIsBehind(t *testing.T) {
 	backup.Restore(pay.Restore{Taken: taken, At: w.chain.clock().Add(-time.Hour)})
 	w.store, w.opts.Store = backup, backup
 	w.payer = nil
+	behind := time.Hour
+	w.opts.Clock = func() time.Time { return w.chain.clock().Add(-behind) }
 	w.restart()
+	if !w.reconcile() {
+		t.Fatal("it is reconciled by a clock that is wrong")
+	}
+	behind = 0
 	if !w.reconcile() {
 		t.Fatal("it is reconciled before a payment of before can be seen")
 	}
