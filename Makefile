@@ -65,7 +65,7 @@ test-go: ## unit, property and integration tests
 
 # Without the race detector: a seed decides the order of everything.
 test-simulation: ## 300 seeds of the simulation, some with small sizes, and a mutant that it must notice
-	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300; cd simulation; ../$(BIN)/simulation.test -test.v -test.run='TestMutants|TestSmall')
+	$(call timed,$(MAKE) --no-print-directory simulate SEEDS=300; cd simulation; ../$(BIN)/simulation.test -test.v -test.run='TestMutants|TestSmall|TestFormerFailures')
 
 simulate: ## pursers, a disk, a chain and sellers in one process, by a seed: SEEDS of them, or the story of one SEED; SMALL=1 has small sizes; MUTANTS=1 takes protections out
 	@mkdir -p $(BIN)
