@@ -122,7 +122,7 @@ func (h *Proxy) Provision(ctx caddy.Context) error {
 		err = set(&h.reach, h.resolveReach, h.roots)
 	}
 	if err == nil && h.server != nil {
-		speakHTTP1(h.server)
+		unlearn(h.server, "h2", "h2c", "h3") // Caddy offers by ALPN what is left, and CONNECT by HTTP/2 would get a 505
 		h.app.drainWith(h.server)
 	}
 	return err

@@ -1,6 +1,6 @@
 package caddymodule
 
-// Here are the options about what a proxy reaches, and how, apart from what is paid.
+// No Caddy here: it resolves the options about what a proxy reaches, and how, apart from what is paid.
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/guard"
@@ -139,25 +138,4 @@ func (o option) resolver(given string) (*net.Resolver, error) {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.String())
 	}}, nil
-}
-
-// speakHTTP1 has a server speak nothing but HTTP/1.1: a client that speaks HTTP/2 to a proxy would get a 505
-// for each CONNECT. Caddy offers by ALPN what is left.
-func speakHTTP1(s *caddyhttp.Server) {
-	without := func(list []string) []string {
-		var kept []string
-		for _, p := range list {
-			if p == "h1" {
-				kept = append(kept, p)
-			}
-		}
-		if kept == nil {
-			return list
-		}
-		return kept
-	}
-	s.Protocols = without(s.Protocols)
-	for i, list := range s.ListenProtocols {
-		s.ListenProtocols[i] = without(list)
-	}
 }

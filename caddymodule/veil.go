@@ -36,16 +36,20 @@ func veil(s *caddyhttp.Server) {
 	first.MatcherSets[0] = append(caddyhttp.MatcherSet{lift{}}, first.MatcherSets[0]...)
 	v := &logs.Veil{Answers: s.Logs != nil, Credentials: s.Logs != nil && s.Logs.ShouldLogCredentials}
 	s.RegisterConnContext(v.Draw)
-	s.Protocols = overTCP(s.Protocols)
-	for i, list := range s.ListenProtocols {
-		s.ListenProtocols[i] = overTCP(list)
-	}
+	unlearn(s, "h3")
 }
 
-// overTCP returns a list of protocols without HTTP/3, unless it has nothing else.
-func overTCP(list []string) []string {
-	if len(list) < 2 {
-		return list
+// unlearn takes some protocols away from a server, unless it speaks nothing else.
+func unlearn(s *caddyhttp.Server, protocols ...string) {
+	others := func(list []string) []string {
+		kept := slices.DeleteFunc(slices.Clone(list), func(p string) bool { return slices.Contains(protocols, p) })
+		if len(kept) == 0 {
+			return list
+		}
+		return kept
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p == "h3" })
+	s.Protocols = others(s.Protocols)
+	for i, list := range s.ListenProtocols {
+		s.ListenProtocols[i] = others(list)
+	}
 }

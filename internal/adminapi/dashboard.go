@@ -46,7 +46,8 @@ func (p *Purser) signOutDashboard(r *http.Request) (any, error) {
 }
 
 // LocalURL returns a URL for programs on this machine, on loopback if one of the addresses is. The lowest of several
-// counts: Caddy lists its sites in another order each time. It is empty if there is none. Over TLS, loopback is named localhost: certificates have names.
+// counts: Caddy lists its sites in another order each time. It is empty if there is none. Over TLS, loopback is named
+// localhost: certificates have names.
 func LocalURL(listeners []netip.AddrPort, tls bool) string {
 	var found netip.AddrPort
 	for _, l := range listeners {
