@@ -217,9 +217,11 @@ func (a *App) Stop() error {
 		o.Stop()
 		outages.Delete(o)
 	}
-	a.stopWaiting()
 	if run := a.live.Load(); run != nil {
 		run.home.stop(run.tenant)
+		if caddy.Exiting() || run.home.newestTenant() == nil {
+			a.stopWaiting()
+		}
 	}
 	return nil
 }

@@ -60,8 +60,7 @@ func (o option) wait(given string) (time.Duration, error) {
 	return d, nil
 }
 
-// stopWaiting ends the waits for approvals of a configuration whose server shuts down: the server waits
-// for its requests. They are repeated at the next configuration.
+// stopWaiting ends the waits for approvals. They go on after a reload, unless no configuration has this store any more.
 func (a *App) stopWaiting() {
 	if run := a.live.Load(); run != nil && run.tenant.payer != nil {
 		run.tenant.payer.StopWaiting()

@@ -49,7 +49,11 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 	w.app, w.server = a, siteOf(ctx)
 	a.doors = append(a.doors, d)
 	if w.server != nil {
-		w.server.RegisterOnShutdown(a.stopWaiting)
+		w.server.RegisterOnShutdown(func() {
+			if caddy.Exiting() { // the server waits for its requests
+				a.stopWaiting()
+			}
+		})
 		veil(w.server)
 		w.server.RegisterConnContext(conns.InDoor)
 		if err := conns.CheckWrappers(w.server.ListenerWrappersRaw); err != nil {

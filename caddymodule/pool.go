@@ -132,6 +132,7 @@ func (p *pooled) start(t *tenant) {
 	p.mu.Unlock()
 	p.logs.Follow(t.log.Handler())
 	p.events.speak(t.emit)
+	p.rule()
 	p.handOver()
 }
 
@@ -145,7 +146,25 @@ func (p *pooled) stop(t *tenant) {
 		p.logs.Follow(newest.log.Handler())
 		p.events.speak(newest.emit)
 	}
+	p.rule()
 	p.handOver()
+}
+
+// rule makes the limits of the newest active tenant hold for all.
+func (p *pooled) rule() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.active)
+	if n == 0 {
+		return
+	}
+	for _, t := range p.tenants {
+		if newest := p.active[n-1]; t != newest {
+			t.payer.Follow(newest.payer)
+		} else {
+			t.payer.Follow(nil)
+		}
+	}
 }
 
 // handOver makes the newest active tenant the only one that recovers, and waits until

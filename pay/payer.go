@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -106,7 +107,8 @@ type Payer struct {
 	store Store
 	log   *slog.Logger
 	now   Clock
-	owner string // this process's name in leases
+	owner string                // this process's name in leases
+	newer atomic.Pointer[Payer] // see Follow
 
 	mu     sync.Mutex
 	grips  map[string]*grip // by payment id: the sends of this process

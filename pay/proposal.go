@@ -115,7 +115,7 @@ func (p *Payer) judgement(ctx context.Context, k Key, pol policy.Policy, decline
 		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures,
 	}
 	if pol.PerMinute == nil {
-		j.PerMinute = overload(p.opts.DefaultPolicy)
+		j.PerMinute = overload(p.ruling().DefaultPolicy)
 	}
 	return j, p.setPlace(ctx, &j, k, now)
 }

@@ -40,10 +40,10 @@ func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time
 		return nil
 	}
 	j.Place = Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: money.New(1), Release: ReleasePlace}}
-	if p.opts.NoPlans {
+	if p.ruling().NoPlans {
 		return nil
 	}
-	most := uint64(p.opts.Plans.Unclaimed())
+	most := uint64(p.ruling().Plans.Unclaimed())
 	j.Unclaimed = money.New(most)
 	if k.Claimed() {
 		org, err := p.store.Organization(ctx, k.OrganizationID)
@@ -51,7 +51,7 @@ func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time
 			return err
 		}
 		j.OrganizationID, j.Plan = k.OrganizationID, org.Plan
-		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
+		most = uint64(p.ruling().Plans.Of(org.Plan).Payments)
 	}
 	limit := money.New(most)
 	j.Place.Max, j.Place.Refusal = &limit, ErrQuota

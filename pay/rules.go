@@ -54,7 +54,19 @@ func (p *Payer) PolicyOf(k Key, door policy.Door) policy.Policy {
 	if door == policy.DoorAPI && !k.Operator {
 		return own
 	}
-	return own.Or(p.opts.DefaultPolicy)
+	return own.Or(p.ruling().DefaultPolicy)
+}
+
+// Follow makes the deployment's limits and plans of another configuration hold for the calls of this one, too: after
+// a reload, calls may be in flight for long, above all those that wait for a person. nil ends that.
+func (p *Payer) Follow(newer *Payer) { p.newer.Store(newer) }
+
+// ruling returns the options whose limits and plans hold.
+func (p *Payer) ruling() *Options {
+	if newer := p.newer.Load(); newer != nil {
+		return &newer.opts
+	}
+	return &p.opts
 }
 
 // Raises names the limits through which a key could pay more with another policy of its own than with
