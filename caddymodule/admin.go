@@ -179,11 +179,16 @@ func (a *App) dashboardURL() string {
 	return strings.TrimSuffix(cmp.Or(a.settings.publicURL, local), "/") + "/dashboard"
 }
 
-// urlOf returns the URL of a kind of door for programs on this machine: see adminapi.LocalURL.
+// urlOf returns the URL of a kind of door for programs on this machine: see adminapi.LocalURL. A door at the named site
+// comes before all others.
 func urlOf[D door](a *App) string {
+	return cmp.Or(urlAt[D](a, a.settings.site), urlAt[D](a, ""))
+}
+
+func urlAt[D door](a *App, site string) string {
 	listeners := map[bool][]netip.AddrPort{}
 	for _, d := range a.doors {
-		if _, is := d.(D); is {
+		if _, is := d.(D); is && d.isAt(site) {
 			of, _ := addrPorts(d.listen()) // Caddy has read them before
 			listeners[d.secure()] = append(listeners[d.secure()], of...)
 		}

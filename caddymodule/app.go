@@ -86,6 +86,9 @@ type App struct {
 	UpgradeURL string `json:"upgrade_url,omitempty"`
 	// PublicURL is the address that the outside knows this purser by. Default: {env.PURSER_PUBLIC_URL}.
 	PublicURL string `json:"public_url,omitempty"`
+	// Site is the site that commands and links of this machine go to, where several have the same door: an address that it
+	// listens on, or the name of its server. Default: {env.PURSER_SITE}, else the lowest address, on loopback if there is one.
+	Site string `json:"site,omitempty"`
 	// AllowedOrigins are the origins whose pages may call the API, separated by commas or
 	// spaces. Default: {env.PURSER_ALLOWED_ORIGINS}, else none.
 	AllowedOrigins string `json:"allowed_origins,omitempty" form:"list"`

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,5 +105,34 @@ func TestALinkToASiteWithTLS(t *testing.T) {
 	socket, _, _ := strings.Cut(text[strings.Index(text, "admin unix/")+len("admin unix/"):], "|")
 	if link := madeLink(t, socket); link.Scheme != "https" || link.Host != fmt.Sprintf("localhost:%d", s.port) {
 		t.Errorf("the link is %s", link.Redacted())
+	}
+}
+
+// Of several sites with a dashboard, links go to the one that is named.
+func TestALinkToTheNamedSite(t *testing.T) {
+	s := newSite(t)
+	s.route = "purser_dashboard"
+	s.port = freePort(t)
+	other := freePort(t)
+	if other < s.port {
+		other, s.port = s.port, other // the lowest counts
+	}
+	for named, want := range map[string]int{
+		"": s.port, fmt.Sprintf("127.0.0.1:%d", other): other, "second": other, fmt.Sprintf("127.0.0.1:%d", s.port): s.port,
+	} {
+		s.app, s.global = "", fmt.Sprintf("servers 127.0.0.1:%d {\n\t\tname second\n\t}", other)
+		if named != "" {
+			s.app = "site " + named
+		}
+		text := s.caddyfile() + fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\troute {\n\t\tpurser_dashboard\n\t}\n}\n", other)
+		socket := filepath.Join(t.TempDir(), "admin.sock")
+		mustLoad(t, replaceOnce(t, text, "admin off", "admin unix/"+socket+"|0600"))
+		if link := madeLink(t, socket); link.Host != fmt.Sprintf("127.0.0.1:%d", want) {
+			t.Errorf("with site %q the link is %s", named, link.Redacted())
+		}
+	}
+	s.app = "site 127.0.0.1:1"
+	if err := load(t, s.caddyfile()); err == nil || !strings.Contains(err.Error(), "site (PURSER_SITE)") || !strings.Contains(err.Error(), fmt.Sprintf("127.0.0.1:%d", s.port)) {
+		t.Errorf("a site without doors: %v", err)
 	}
 }

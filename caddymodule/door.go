@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,6 +24,8 @@ import (
 type door interface {
 	// listen returns the addresses of the server that the handler belongs to, if it is known.
 	listen() []string
+	// isAt reports whether that server is the one of an address or a name. Each is if there is none.
+	isAt(site string) bool
 	// secure reports whether that server speaks TLS.
 	secure() bool
 	// open makes what the door serves with. It adds the parts that must end with the configuration
@@ -71,6 +75,11 @@ func (w *doorway) listen() []string {
 		return nil
 	}
 	return w.server.Listen
+}
+
+// isAt implements door.
+func (w *doorway) isAt(site string) bool {
+	return site == "" || w.server != nil && (w.server.Name() == site || slices.ContainsFunc(w.server.Listen, func(l string) bool { return l == site || strings.TrimPrefix(l, "tcp/") == site }))
 }
 
 // loopback reports whether the door is for programs of this machine only.

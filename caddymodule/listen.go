@@ -18,6 +18,9 @@ import (
 	"github.com/purserpay/purser/policy"
 )
 
+// siteOption names one of several sites: see [App.Site].
+var siteOption = option{"site", "PURSER_SITE", ""}
+
 // checkListeners refuses a purser that would run and listen nowhere, proxies that requests for other
 // hosts do not reach, and what strangers could use: a stand-in key, and open registration beside a proxy.
 func (a *App) checkListeners() error {
@@ -38,6 +41,9 @@ func (a *App) checkListeners() error {
 	}
 	if f := exposure.OpenProxy(a.registersOn(), proxies); f != nil {
 		return fmt.Errorf("purser: %w", f)
+	}
+	if site := a.settings.site; !slices.ContainsFunc(a.doors, func(d door) bool { return d.isAt(site) }) && len(a.doors) > 0 {
+		return siteOption.errorf("none of purser's doors is at %q, but they are on %v", site, a.listens())
 	}
 	if len(a.listens()) == 0 {
 		return errors.New("purser: no server listens for purser_api, purser_proxy, purser_dashboard or a transport: is there a site with one " +

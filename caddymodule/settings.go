@@ -57,6 +57,7 @@ type settings struct {
 	answerTimeout  time.Duration
 	networks       []x402.Network
 	schemes        []string
+	site           string                 // see App.Site
 	rpcs           map[string]networkRPCs // by network
 	admission      admission.Options
 	signIn         signIn
@@ -79,6 +80,7 @@ func (a *App) resolve() (s settings, err error) {
 		set(&s.answerTimeout, option{"answer_timeout", "PURSER_ANSWER_TIMEOUT", ""}.duration, a.AnswerTimeout),
 		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
 		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
+		set(&s.site, siteOption.value, a.Site),
 		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
 		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
 		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
