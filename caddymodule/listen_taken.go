@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -12,12 +13,12 @@ import (
 // sitesFree is nil unless another program listens where a site is to. Caddy opens its listeners so
 // that several programs can have the same port (SO_REUSEPORT), and the system deals connections
 // out among them: with two pursers that have books of their own, a repeat could come to the one
-// that knows nothing of the first payment.
+// that knows nothing of the first payment, and Prometheus would read the figures of either.
 //
 // The sites may listen already, because Caddy starts apps in any order. A configuration can be validated
 // beside the purser that runs it.
 func (a *App) sitesFree() error {
-	sites, err := addrPorts(a.listens())
+	sites, err := addrPorts(append(a.listens(), a.metricsSites()...))
 	if err != nil {
 		return fmt.Errorf("purser: %w", err)
 	}
@@ -28,10 +29,36 @@ func (a *App) sitesFree() error {
 			taken = !own[where.Port()] && !listenedOn(where) && ports.Occupied(a.ctx, "tcp", where.String())
 		}
 		if taken {
-			return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT)", where)
+			return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT, PURSER_METRICS_PORT)", where)
 		}
 	}
 	return nil
+}
+
+// metricsSites are the addresses of the sites that tell Prometheus of this process.
+func (a *App) metricsSites() (all []string) {
+	app, err := a.ctx.AppIfConfigured("http")
+	if err != nil {
+		return nil
+	}
+	for _, s := range app.(*caddyhttp.App).Servers {
+		if metricsIn(s.Routes) {
+			all = append(all, s.Listen...)
+		}
+	}
+	return all
+}
+
+func metricsIn(routes caddyhttp.RouteList) bool {
+	return slices.ContainsFunc(routes, func(r caddyhttp.Route) bool {
+		return slices.ContainsFunc(r.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
+			if sub, ok := h.(*caddyhttp.Subroute); ok {
+				return metricsIn(sub.Routes)
+			}
+			m, ok := h.(caddy.Module)
+			return ok && m.CaddyModule().ID == "http.handlers.metrics"
+		})
+	})
 }
 
 // ownPorts are the ports of all sites of the configuration that serves now.

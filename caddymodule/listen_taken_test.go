@@ -34,6 +34,15 @@ func TestPortOfAnotherProgram(t *testing.T) {
 	if err := validate(s.caddyfile()); err != nil {
 		t.Errorf("not valid beside another: %v", err)
 	}
+	// Prometheus would read the figures of either.
+	taken := s.port
+	s.port = freePort(t)
+	for site, starts := range map[string]bool{"metrics /metrics": false, "respond plain": true} {
+		err := load(t, s.caddyfile()+fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\troute {\n\t\t%s\n\t}\n}\n", taken, site))
+		if starts != (err == nil) || err != nil && !strings.Contains(err.Error(), "PURSER_METRICS_PORT") {
+			t.Errorf("beside a site with %s: %v", site, err)
+		}
+	}
 }
 
 // Reloads share listeners with what they replace, on other addresses too, and with other sites of the same Caddy.
