@@ -208,6 +208,7 @@ func (a *App) Start() error {
 func (a *App) serve(run *running) {
 	a.warnOfRPCs()
 	a.warnOfRegistration()
+	a.warnOfExposure()
 	run.home.start(run.tenant)
 	outages.Delete(a.outage.Load())
 	a.log.Info("purser is ready", "version", Version(), "proxy", urlOf[*Proxy](a), "dashboard", a.dashboardURL(), "listen", a.listens(),

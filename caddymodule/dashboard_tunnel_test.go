@@ -108,7 +108,7 @@ func TestALinkToASiteWithTLS(t *testing.T) {
 	}
 }
 
-// Of several sites with a dashboard, links go to the one that is named.
+// Links go to the site that is named, where several have a dashboard.
 func TestALinkToTheNamedSite(t *testing.T) {
 	s := newSite(t)
 	s.route = "purser_dashboard"

@@ -26,6 +26,8 @@ type door interface {
 	listen() []string
 	// isAt reports whether that server is the one of an address or a name. Each is if there is none.
 	isAt(site string) bool
+	// wrapped reports whether that server's connections come through the listener wrapper purser.
+	wrapped() bool
 	// secure reports whether that server speaks TLS.
 	secure() bool
 	// open makes what the door serves with. It adds the parts that must end with the configuration
@@ -80,6 +82,11 @@ func (w *doorway) listen() []string {
 // isAt implements door.
 func (w *doorway) isAt(site string) bool {
 	return site == "" || w.server != nil && (w.server.Name() == site || slices.ContainsFunc(w.server.Listen, func(l string) bool { return l == site || strings.TrimPrefix(l, "tcp/") == site }))
+}
+
+// wrapped implements door.
+func (w *doorway) wrapped() bool {
+	return w.server == nil || conns.Wrapped(w.server.ListenerWrappersRaw)
 }
 
 // loopback reports whether the door is for programs of this machine only.

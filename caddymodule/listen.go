@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/routes"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -35,7 +36,7 @@ func (a *App) checkListeners() error {
 			return standinOption.errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
 				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", p.listen())
 		}
-		if there, open := proxyIn(p.server.Routes); there && !open {
+		if there, open := routes.Have(p.server.Routes, p.CaddyModule().ID); there && !open {
 			return fmt.Errorf("purser: %w", exposure.NarrowProxy(p.listen()))
 		}
 	}
@@ -50,6 +51,26 @@ func (a *App) checkListeners() error {
 			"of them, and has it an address (PURSER_BIND, PURSER_PORT)?")
 	}
 	return nil
+}
+
+// warnOfExposure warns, in a Caddy of one's own, of what the program purser has told of by the configuration. An admin endpoint
+// elsewhere than usual is not seen.
+func (a *App) warnOfExposure() {
+	if guest == nil {
+		return
+	}
+	var found []exposure.Finding
+	if at, err := addrPorts([]string{caddy.DefaultAdminListen}); err == nil && !a.settings.adminOverTCP && slices.ContainsFunc(at, listenedOn) {
+		found = append(found, exposure.OpenAdmin(caddy.DefaultAdminListen))
+	}
+	for _, d := range a.doors {
+		if f := exposure.Unbounded(d.listen()); !d.wrapped() && !slices.Contains(found, f) {
+			found = append(found, f)
+		}
+	}
+	for _, f := range found {
+		a.log.Warn(f.Error())
+	}
 }
 
 // checkBudget refuses a door that lets all its clients spend with one key, on a listener that is for

@@ -2,12 +2,12 @@ package caddymodule
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/internal/routes"
 )
 
 // sitesFree is nil unless another program listens where a site is to. Caddy opens its listeners so
@@ -42,23 +42,11 @@ func (a *App) metricsSites() (all []string) {
 		return nil
 	}
 	for _, s := range app.(*caddyhttp.App).Servers {
-		if metricsIn(s.Routes) {
+		if there, _ := routes.Have(s.Routes, "http.handlers.metrics"); there {
 			all = append(all, s.Listen...)
 		}
 	}
 	return all
-}
-
-func metricsIn(routes caddyhttp.RouteList) bool {
-	return slices.ContainsFunc(routes, func(r caddyhttp.Route) bool {
-		return slices.ContainsFunc(r.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
-			if sub, ok := h.(*caddyhttp.Subroute); ok {
-				return metricsIn(sub.Routes)
-			}
-			m, ok := h.(caddy.Module)
-			return ok && m.CaddyModule().ID == "http.handlers.metrics"
-		})
-	})
 }
 
 // ownPorts are the ports of all sites of the configuration that serves now.

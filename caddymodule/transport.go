@@ -20,6 +20,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/internal/routes"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -121,7 +122,7 @@ func (h *Transport) open(t *tenant) error {
 		return err
 	}
 	h.keyID, h.secret = key.ID, secret
-	h.hosts = hostMatchers(h.server)
+	h.hosts = routes.Hosts(h.server)
 	s := h.app.settings
 	if h.guard, err = browser.New(s.publicURL, s.origins); err != nil {
 		return err

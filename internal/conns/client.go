@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -280,17 +281,19 @@ func closedFirst(c net.Conn) bool {
 func CheckWrappers(wrappers []json.RawMessage) error { return checkWrappers(wrappers, Looks) }
 
 func checkWrappers(wrappers []json.RawMessage, looks bool) error {
-	for _, raw := range wrappers {
-		var w struct {
-			Name string `json:"wrapper"`
-		}
-		if looks = looks || json.Unmarshal(raw, &w) == nil && w.Name == "purser"; looks {
-			break
-		}
-	}
-	if !looks {
+	if !looks && !Wrapped(wrappers) {
 		return errors.New("purser: on this system a client could leave without being noticed, and its repeat would be paid again: " +
 			"put listener_wrappers { purser } into the servers option of the site (see xcaddy.Caddyfile)")
 	}
 	return nil
+}
+
+// Wrapped reports whether the wrapper purser is among those of a server of Caddy's.
+func Wrapped(wrappers []json.RawMessage) bool {
+	return slices.ContainsFunc(wrappers, func(raw json.RawMessage) bool {
+		var w struct {
+			Name string `json:"wrapper"`
+		}
+		return json.Unmarshal(raw, &w) == nil && w.Name == "purser"
+	})
 }

@@ -20,6 +20,7 @@ const (
 	CheckHosts        = "hosts"
 	CheckRegistration = "registration"
 	CheckLogs         = "logs"
+	CheckConnections  = "connections"
 )
 
 // Finding is something that a configuration leaves open.
@@ -61,7 +62,7 @@ func Find(config []byte, getenv func(string) string) (found []Finding) {
 	if json.Unmarshal(config, &c) != nil || !c.hasPurser() {
 		return nil // a configuration that is none is told of elsewhere
 	}
-	return slices.Concat(c.admin(), c.hosts(), c.registration(), c.logs())
+	return slices.Concat(c.admin(), c.hosts(), c.registration(), c.logs(), c.connections())
 }
 
 type object = map[string]any
@@ -102,11 +103,16 @@ type server struct {
 	Listen      []string       `json:"listen"`
 	Routes      []any          `json:"routes"`
 	NamedRoutes map[string]any `json:"named_routes"`
+	Wrappers    []wrapper      `json:"listener_wrappers"`
 	Logs        *struct {
 		Default     string         `json:"default_logger_name"`
 		Names       map[string]any `json:"logger_names"`
 		Credentials bool           `json:"should_log_credentials"`
 	} `json:"logs"`
+}
+
+type wrapper struct {
+	Name string `json:"wrapper"`
 }
 
 // Handlers of purser's in a configuration.
@@ -193,15 +199,40 @@ func (c *configuration) admin() []Finding {
 	if c.Apps.Purser != nil {
 		given = c.Apps.Purser.AdminOverTCP
 	}
-	f := Finding{
-		Check: CheckAdmin, Fatal: c.option(given, "PURSER_ADMIN_OVER_TCP") != "on",
+	f := OpenAdmin(at)
+	if c.option(given, "PURSER_ADMIN_OVER_TCP") == "on" {
+		f.Fatal, f.Do = false, "keep agents away from it, because admin_over_tcp is on"
+	}
+	return []Finding{f}
+}
+
+// OpenAdmin returns the finding for an admin endpoint at a TCP address.
+func OpenAdmin(at string) Finding {
+	return Finding{
+		Check: CheckAdmin, Fatal: true,
 		Says: "Caddy's admin endpoint is at " + at + ", where each program that reaches it is the operator: it gets keys, and replaces the configuration with its limits",
 		Do:   AdminAdvice,
 	}
-	if !f.Fatal {
-		f.Do = "keep agents away from it, because admin_over_tcp is on"
+}
+
+// connections finds sites with a door of purser's whose connections nothing bounds.
+func (c *configuration) connections() (found []Finding) {
+	for _, s := range c.servers((*server).hasPurser) {
+		if !slices.ContainsFunc(s.Wrappers, func(w wrapper) bool { return w.Name == "purser" }) {
+			found = append(found, Unbounded(s.Listen))
+		}
 	}
-	return []Finding{f}
+	return found
+}
+
+// Unbounded returns the finding for a site without the listener wrapper purser.
+func Unbounded(listen []string) Finding {
+	at := strings.Join(listen, " ")
+	return Finding{
+		Check: CheckConnections,
+		Says:  "the connections to " + at + " have no bound: one client can hold so many that purser, and Caddy's other sites, can accept none",
+		Do:    "write `listener_wrappers { purser }` into the global option `servers " + at + "`",
+	}
 }
 
 // NarrowProxy returns the finding for a proxy to which requests for other hosts do not come.

@@ -20,7 +20,8 @@ func served(parts, server string) string {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	const here, everywhere = `"listen":["127.0.0.1:8402"],`, `"listen":[":8402"],`
+	const wrapped = `"listener_wrappers":[{"wrapper":"purser"}],`
+	const here, everywhere = wrapped + `"listen":["127.0.0.1:8402"],`, wrapped + `"listen":[":8402"],`
 	both := `"routes":[{"handle":[{"handler":"subroute","routes":[{"handle":[` + proxy + `,` + api + `]}]}]}]`
 	filtered := `"logging":{"logs":{"default":{"encoder":{"format":"filter","fields":{"request>uri":{}}}}}},`
 	for _, c := range []struct {
@@ -31,7 +32,7 @@ func TestFind(t *testing.T) {
 		{"another program's configuration", `{"apps":{"http":{}}}`, "", ""},
 
 		{"no admin line", served("", here+both), "", "admin! localhost:2019"},
-		{"no admin line, without options of purser's", `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:1"],"routes":[{"handle":[` + api + `]}]}}}}}`, "", "admin! localhost:2019"},
+		{"no admin line, without options of purser's", `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:1"],` + wrapped + `"routes":[{"handle":[` + api + `]}]}}}}}`, "", "admin! localhost:2019"},
 		{"Caddy's own variable", served("", here+both), "CADDY_ADMIN=unix//x", ""},
 		{"admin without an address", served(`"admin":{"config":{"persist":false}},`, here+both), "", "admin! localhost:2019"},
 		{"a port of its own", served(`"admin":{"listen":"127.0.0.1:3000"},`, here+both), "", "admin! 127.0.0.1:3000"},
@@ -50,10 +51,13 @@ func TestFind(t *testing.T) {
 		{"an API with a host name", served(socket, here+`"routes":[{"match":[{"host":["example.com"]}],"handle":[`+api+`]}]`), "", ""},
 
 		{"open registration beside a proxy", served(socket, everywhere+both), "", "registration! PURSER_REGISTRATION=off"},
-		{"by a variable", served(socket, `"listen":["{env.HOST}:8402"],`+both), "HOST=0.0.0.0", "registration! loopback"},
+		{"by a variable", served(socket, wrapped+`"listen":["{env.HOST}:8402"],`+both), "HOST=0.0.0.0", "registration! loopback"},
 		{"closed", served(socket, everywhere+both), "PURSER_REGISTRATION=off", ""},
 		{"without a proxy", served(socket, everywhere+`"routes":[{"handle":[`+api+`]}]`), "", ""},
 		{"without an API", served(socket, everywhere+`"routes":[{"handle":[`+proxy+`]}]`), "", ""},
+
+		{"connections without a bound", served(socket, `"listen":["127.0.0.1:8402"],"listener_wrappers":[{"wrapper":"tls"}],`+both), "", "connections 127.0.0.1:8402|listener_wrappers { purser }|servers 127.0.0.1:8402"},
+		{"connections of another site", served(socket, `"listen":["127.0.0.1:8402"],"routes":[{"handle":[{"handler":"file_server"}]}]`), "", ""},
 
 		{"a log of requests", served(socket, here+both+`,"logs":{}`), "", "logs queries"},
 		{"a log of requests with the filter", served(socket+filtered, here+both+`,"logs":{}`), "", ""},
