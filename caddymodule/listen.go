@@ -116,20 +116,30 @@ func siteOf(ctx caddy.Context) *caddyhttp.Server {
 
 // ownListeners recognizes the addresses that the proxy must not dial for any client: all sites, and
 // Caddy's admin endpoint. Modules are not told its address. So its usual places count as ours, and
-// all that Caddy listens on at that moment.
-func (a *App) ownListeners() (func(netip.AddrPort) bool, error) {
+// all that Caddy listens on at that moment. sites: those without a door of purser's may be dialed.
+func (a *App) ownListeners(sites bool) (func(netip.AddrPort) bool, error) {
 	listen := []string{caddy.DefaultAdminListen, os.Getenv("PURSER_ADMIN"), os.Getenv("CADDY_ADMIN")}
+	doors := a.listens()
+	var others []string
 	if app, err := a.ctx.AppIfConfigured("http"); err == nil {
 		for _, s := range app.(*caddyhttp.App).Servers {
-			listen = append(listen, s.Listen...)
+			if sites && !slices.ContainsFunc(s.Listen, func(l string) bool { return slices.Contains(doors, l) }) {
+				others = append(others, s.Listen...)
+			} else {
+				listen = append(listen, s.Listen...)
+			}
 		}
 	}
 	bound, err := addrPorts(listen)
 	if err != nil {
 		return nil, err
 	}
-	known := guard.OwnListeners(bound...)
-	return func(addr netip.AddrPort) bool { return known(addr) || listenedOn(addr) }, nil
+	free, err := addrPorts(others)
+	if err != nil {
+		return nil, err
+	}
+	known, allowed := guard.OwnListeners(bound...), guard.OwnListeners(free...)
+	return func(addr netip.AddrPort) bool { return known(addr) || !allowed(addr) && listenedOn(addr) }, nil
 }
 
 // listenedOn reports whether a connection to addr would come to a listener of Caddy's, for

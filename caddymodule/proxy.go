@@ -175,7 +175,7 @@ func (o option) ports(given string) ([]guard.PortRange, error) {
 }
 
 func (h *Proxy) open(t *tenant) error {
-	listening, err := h.app.ownListeners()
+	listening, err := h.app.ownListeners(h.reach.sites)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type ReachOptions struct {
 	// refuses none. Default: off.
 	ReportOnly string `json:"report_only,omitempty"`
 
+	// OwnSites, when "on", lets clients reach sites of the same Caddy, but for those with a door of purser's. Default: off.
+	OwnSites string `json:"own_sites,omitempty"`
+
 	// UpstreamProxy is a reference to the URL of a proxy that leads to the outside, such as
 	// "http://proxy.example.com:3128", https or socks5, with its login if it wants one. It must take CONNECT to
 	// all ports that are used. It looks names up, so that purser judges no address of a name behind it.
@@ -49,6 +52,7 @@ type ReachOptions struct {
 type reach struct {
 	hosts    guard.Reach
 	report   bool
+	sites    bool // of this Caddy
 	parent   *guard.Parent
 	hideVia  bool
 	timeout  time.Duration
@@ -67,6 +71,7 @@ func (o ReachOptions) resolveReach(roots *x509.CertPool) (r reach, err error) {
 		set(&r.hosts.Allow, option{name: "purser_proxy allow_hosts"}.hosts, o.AllowHosts),
 		set(&r.hosts.Deny, option{name: "purser_proxy deny_hosts"}.hosts, o.DenyHosts),
 		set(&r.report, on("report_only", off), o.ReportOnly),
+		set(&r.sites, on("own_sites", off), o.OwnSites),
 		set(&via, on("via", "on"), o.Via),
 		set(&r.timeout, option{name: "purser_proxy dial_timeout"}.duration, o.DialTimeout),
 		set(&r.resolver, option{name: "purser_proxy resolver"}.resolver, o.Resolver),

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -103,6 +104,33 @@ func TestReachLists(t *testing.T) {
 		}
 		if reached != (err == nil && resp.StatusCode == 200) || !reached && (err == nil || !strings.Contains(err.Error(), "Forbidden")) {
 			t.Errorf("%s: %v, %v", more, resp, err)
+		}
+	}
+}
+
+// Clients reach sites of the same Caddy if an option says so, and neither purser's doors nor the admin endpoint in any case.
+func TestSitesOfTheSameCaddy(t *testing.T) {
+	s := newSite(t)
+	plain, doors, admin := freePort(t), freePort(t), freePort(t)
+	for _, on := range []bool{false, true} {
+		s.app, s.route = "admin_over_tcp on", "purser_proxy\n\t\tpurser_api"
+		if on {
+			s.route = "purser_proxy {\n\t\t\town_sites on\n\t\t}\n\t\tpurser_api"
+		}
+		text := replaceOnce(t, s.caddyfile(), "admin off", fmt.Sprintf("admin 127.0.0.1:%d", admin)) +
+			fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\trespond plain\n}\nhttp://:%d {\n\tbind 127.0.0.1\n\troute {\n\t\tpurser_api\n\t}\n}\n", plain, doors)
+		mustLoad(t, text)
+		c := s.through(t, url.User(newKey(t, s.url())))
+		for port, reached := range map[int]bool{plain: on, doors: false, admin: false} {
+			resp, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d/health", port)) //nolint:noctx // of this test
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if got := resp.StatusCode == http.StatusOK && string(body) == "plain"; err != nil || got != reached || !reached && resp.StatusCode != http.StatusForbidden {
+				t.Errorf("own sites %t: %d of %v: %s %s, %v", on, port, map[string]int{"plain": plain, "doors": doors, "admin": admin}, resp.Status, body, err)
+			}
 		}
 	}
 }
