@@ -93,7 +93,7 @@ func (t *tenant) admin() *adminapi.Purser {
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Since: t.home.since, Declined: metrics.Process.Recent.Counts, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, DashboardURL: t.app.dashboardURL, DashboardLinks: t.home.links, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
-		Notices: t.notices, Outbox: t.home.store, Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: metrics.BackupTaken, Enter: t.enter, Leave: t.leave, Variables: line.Variables, OverTCP: t.app.settings.adminOverTCP,
+		Notices: t.notices, Troubles: t.troubles, Outbox: t.home.store, Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: metrics.BackupTaken, Enter: t.enter, Leave: t.leave, Variables: line.Variables, OverTCP: t.app.settings.adminOverTCP,
 	}
 }
 

@@ -131,7 +131,7 @@ func (h *Dashboard) open(t *tenant) error {
 		log.Warn("no list of people is set, such as PURSER_OIDC_ALLOW: everybody whom the identity provider signs in can use the dashboard and make keys")
 	}
 	look := dashboard.Options{
-		Books: t.books, Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
+		Books: t.books, Payer: t.payer, Troubles: t.troubles.Now, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
 		OperatorKeys: h.app.keys(t.books), Issuer: s.signIn.issuer, LowBalance: s.told.low.Max(), ApprovalLinks: t.approvalLinks(),
 	}
 	if h.app.World == boltstore.Sandbox {

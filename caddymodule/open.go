@@ -12,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/tracing"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -164,6 +165,10 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	t.readings = metrics.NewReadings(metrics.Source{
 		Payer: t.payer, Books: t.books, Store: home.store, Chain: t.chain, Networks: o.Networks, Key: a.settings.key, Log: a.log,
+	})
+	t.troubles = trouble.NewWatch(trouble.Source{
+		Payer: t.payer, Store: home.store, Facilitator: facilitator, Disk: metrics.Disk(home.store), Wallets: trouble.Fullest(t.books, t.payer.WalletBalanceNow),
+		Notices: t.notices.Failing, Low: a.settings.told.low.Max(), Tells: o.Telling.On, Clock: o.Clock, Log: a.log,
 	})
 	for _, d := range a.doors {
 		if err := d.open(t); err != nil {

@@ -126,6 +126,7 @@ func (p *pooled) start(t *tenant) {
 	p.mu.Lock()
 	if n := len(p.active); n > 0 {
 		t.readings.Inherit(p.active[n-1].readings)
+		t.troubles.Inherit(p.active[n-1].troubles)
 	}
 	p.active = append(p.active, t)
 	p.started.Store(true)
@@ -198,6 +199,7 @@ func (p *pooled) handOver() {
 		beside.Go(func() { newest.readings.Run(ctx) })
 		beside.Go(func() { newest.books.Sweep(ctx) })
 		beside.Go(func() { newest.notices.Run(ctx) })
+		beside.Go(func() { newest.troubles.Run(ctx) })
 		defer beside.Wait()
 		newest.payer.Recover(ctx)
 	}()

@@ -14,6 +14,7 @@ import (
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/forward"
@@ -36,6 +37,7 @@ type tenant struct {
 	emit        emitter
 	readings    *metrics.Readings
 	notices     *notices.Sender
+	troubles    *trouble.Watch
 	// authority opens HTTPS; nil until a door has asked for it.
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.

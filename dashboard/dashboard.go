@@ -22,6 +22,7 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
@@ -61,9 +62,11 @@ type Options struct {
 	Example string
 	// LowBalance is the balance below which pages call a wallet low, in the smallest unit; nil: none is.
 	LowBalance *money.Amount
-	Version    string
-	Clock      pay.Clock // default: time.Now
-	Logger     *slog.Logger
+	// Troubles lists what is wrong with purser, for the bar on the pages of those who see all. Nil: nothing is.
+	Troubles func(ctx context.Context) []trouble.Trouble
+	Version  string
+	Clock    pay.Clock // default: time.Now
+	Logger   *slog.Logger
 }
 
 // dashboard serves the pages. It is safe for concurrent use and holds nothing to close.

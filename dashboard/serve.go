@@ -154,6 +154,9 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 	if a.part == "" && r.Method != http.MethodHead {
 		f.Message = d.takeMessage(w, r)
 	}
+	if a.part == "" {
+		f.Troubles = d.troubles(r.Context(), v)
+	}
 	d.render(w, a, f)
 }
 
@@ -169,6 +172,7 @@ type frame struct {
 	Nav       []tab
 	Waiting   waitingCount // beside the menu entry of approvals
 	Message   string
+	Troubles  troubles
 }
 
 func menu(current string) []tab {

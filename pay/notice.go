@@ -31,6 +31,7 @@ const (
 	NoticePaused        NoticeKind = "paused"
 	NoticeResumed       NoticeKind = "resumed"
 	NoticeCommitsLost   NoticeKind = "commits-lost"
+	NoticeTrouble       NoticeKind = "trouble"
 	NoticeTest          NoticeKind = "test"
 	// NoticeHeldBack tells that further notices of a kind are not sent in this hour.
 	NoticeHeldBack NoticeKind = "held-back"
@@ -40,7 +41,7 @@ const (
 func NoticeKinds() []NoticeKind {
 	return []NoticeKind{
 		NoticeBudget50, NoticeBudget80, NoticeBudget100, NoticeDeclined, NoticeApproval, NoticeDisputed, NoticeUnresolved, NoticeLowBalance,
-		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeCommitsLost, NoticeTest, NoticeHeldBack,
+		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeCommitsLost, NoticeTrouble, NoticeTest, NoticeHeldBack,
 	}
 }
 

@@ -6,6 +6,7 @@
 package payapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/perclient"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
 )
@@ -58,6 +60,8 @@ type Options struct {
 	// KeyRate bounds the keys that one client address may create per minute. The address is that of
 	// Request.RemoteAddr. Default: 60. Negative: no bound, for wallets neither.
 	KeyRate int
+	// Troubles lists what is wrong, for GET /health; nil: nothing is.
+	Troubles func(ctx context.Context) []trouble.Trouble
 	// Admission bounds the requests with a key that are worked on at once. Requests without a key
 	// have a smaller, fixed bound.
 	Admission admission.Options
@@ -84,6 +88,7 @@ type API struct {
 	protocols  protocol.List
 	log        *slog.Logger
 	declined   func(pay.Decline) // may be nil
+	troubles   func(ctx context.Context) []trouble.Trouble
 	now        pay.Clock
 	browsers   browsers
 	keyRate    *perclient.Limiter[netip.Addr] // nil: no bound
@@ -107,7 +112,7 @@ func New(o Options) (*API, error) {
 		return nil, errors.New("payapi: a payer and books are required")
 	}
 	a := &API{
-		payer: o.Payer, books: o.Books, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
+		payer: o.Payer, books: o.Books, troubles: o.Troubles, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
 		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, protocols: o.Protocols, log: o.Logger, now: o.Clock, declined: o.Declined,
 	}
 	if a.log == nil {

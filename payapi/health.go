@@ -1,9 +1,11 @@
 package payapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -36,6 +38,34 @@ type healthReport struct {
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
 	// Paused is present while the operator has paused all new payments. The reason stays private.
 	Paused *pausedHealth `json:"paused,omitempty"`
+	// Troubles lists what is wrong, the worst first. What names keys, wallets or people is left to the operator.
+	Troubles []troubleHealth `json:"troubles"`
+}
+
+// troubleHealth is a trouble as everybody may see it.
+type troubleHealth struct {
+	Code   string    `json:"code"`
+	Effect string    `json:"effect"` // "stops", "soon" or "look"
+	Since  time.Time `json:"since"`
+	Says   string    `json:"says,omitempty"`
+}
+
+func (a *API) troubleHealth(ctx context.Context) []troubleHealth {
+	list := []troubleHealth{}
+	if a.troubles == nil {
+		return list
+	}
+	for _, t := range a.troubles(ctx) {
+		shown := troubleHealth{t.Code, string(t.Effect), t.Since, t.Says}
+		switch {
+		case t.Private && t.Effect == trouble.Look:
+			continue
+		case t.Private:
+			shown.Says = ""
+		}
+		list = append(list, shown)
+	}
+	return list
 }
 
 type pausedHealth struct {
@@ -197,6 +227,7 @@ func (a *API) health(r *http.Request) (reply, error) {
 		Wallets:     newWalletHealth(h),
 		Reconciling: newReconciling(h.Reconciling),
 		Paused:      newPaused(h.Paused),
+		Troubles:    a.troubleHealth(r.Context()),
 	}}, nil
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/purserpay/purser/internal/keystore"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -63,6 +64,7 @@ type Purser struct {
 	Registration   func() *RegistrationStatus
 	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
+	Troubles       *trouble.Watch                                  // nil: none are looked for
 	Notices        *notices.Sender                                 // never nil
 	Outbox         pay.Outbox                                      // the store's
 	Feed           *feed.Feed                                      // of what happens

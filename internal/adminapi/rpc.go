@@ -2,10 +2,7 @@ package adminapi
 
 import (
 	"net/http"
-	"strings"
 	"time"
-
-	"github.com/purserpay/purser/pay"
 )
 
 // SafeBlock is the last safe block of a network that purser has seen.
@@ -48,28 +45,4 @@ func (p *Purser) trustRPC(r *http.Request, said TrustRPC) (any, error) {
 		return nil, err
 	}
 	return p.keptBlocks(r)
-}
-
-// clockText is "ok", or how our clock differs from others.
-func clockText(s pay.ClockState) string {
-	if s.OK {
-		return "ok"
-	}
-	var differs []string
-	for _, one := range s.Sources {
-		if one.Ahead != 0 {
-			differs = append(differs, "ahead of "+string(one.Source)+" by "+one.Ahead.Round(time.Second).String())
-		}
-		if one.BlockAhead.Abs() > time.Minute/2 {
-			differs = append(differs, "ahead of the latest block of "+string(one.Source)+" by "+one.BlockAhead.Round(time.Second).String())
-		}
-	}
-	text := strings.Join(differs, ", ")
-	if s.Whose != "purser" {
-		text = s.Whose + "'s clock is " + text
-	}
-	if s.Stopped {
-		return "no new payments: " + text
-	}
-	return text
 }

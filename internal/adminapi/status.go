@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -27,7 +28,9 @@ type Status struct {
 	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
 	Notices      []string            `json:"failing_notices,omitempty"`    // destinations that do not take notices, with their answers
 	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
-	Variables    []string            `json:"variables,omitempty"`          // names that the configuration refers to
+	// Troubles is what is wrong, the worst first.
+	Troubles  []trouble.Trouble `json:"troubles"`
+	Variables []string          `json:"variables,omitempty"` // names that the configuration refers to
 }
 
 // ReplacedKey is a key that was PURSER_KEY before, with what revokes it.
@@ -77,15 +80,18 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),
-			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: networkNames(health.Networks), Wallets: health.Wallets,
+			SecondRPC: probeText(health.SecondRPC), Clock: trouble.ClockText(health.Clock), Network: networkNames(health.Networks), Wallets: health.Wallets,
 			Signer: probeText(health.Signer), Nodes: strings.Join(health.Differences, "; "),
 		},
+	}
+	if s.Troubles = []trouble.Trouble{}; p.Troubles != nil {
+		s.Troubles = append(s.Troubles, p.Troubles.Now(r.Context())...)
 	}
 	if p.Declined != nil {
 		s.Declined = p.Declined(time.Now())
 	}
 	if p.Notices != nil {
-		s.Notices = p.failingNotices(r.Context())
+		s.Notices = p.Notices.Failing(r.Context())
 	}
 	for _, k := range replaced {
 		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, books.RevokeCommand(k.ID)})

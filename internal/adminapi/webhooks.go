@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -105,18 +104,4 @@ func (p *Purser) listNotices(r *http.Request) (any, error) {
 		return Notice{n.Number, n.ID, n.At, n.Kind, n.Title, n.Text, n.KeyID, n.WalletID, n.PaymentID, n.ApprovalID, n.Host, n.Payee, n.Figures}, nil
 	})
 	return Notices{list, next}, err
-}
-
-// failingNotices names the destinations that do not take notices, with the last answer of each.
-func (p *Purser) failingNotices(ctx context.Context) (list []string) {
-	states, err := p.Notices.States(ctx)
-	if err != nil {
-		return []string{"the outbox cannot be read: " + err.Error()}
-	}
-	for _, s := range states {
-		if s.Failing() {
-			list = append(list, s.Name+": "+s.Error)
-		}
-	}
-	return list
 }

@@ -11,11 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli/installation"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Overview holds the output of 'purser status'. It leaves out what could not be asked.
@@ -116,32 +117,14 @@ func inUnits(text string) float64 {
 	return n
 }
 
-// advice says what an operator should do.
+// advice says what an operator should do, about troubles first.
 func (s *Overview) advice() (list []string) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if s.Reconcile != nil {
-		add("nothing is paid until the restored database is reconciled: purser reconcile")
-	}
-	if s.Paused != nil {
-		add("everything is paused; to pay again: purser resume")
-	}
-	if bad := unwellText(s.Status); s.Reconcile == nil && !s.OK {
-		add("%s: purser doctor", bad)
-	}
-	for _, w := range s.Wallets {
-		// Anyone may make a key and label it "exec": the operator is not told to fund what others spend.
-		if w.Operator && w.Balance != nil && inUnits(*w.Balance) == 0 && w.Address != nil && len(list) < overviewRows {
-			add("fund the empty wallet: USDC on %s to %s", networkNamed(w.Network), *w.Address)
-		}
+	for _, t := range s.Troubles {
+		add("%s", t.Do)
 	}
 	if slices.ContainsFunc(s.Wallets, func(w adminapi.Wallet) bool { return w.Balance == nil }) && s.Health.RPC == "none" {
 		add("balances are unknown without an RPC: set %s in purser.env, then purser reload", rpcURLVariable)
-	}
-	for _, id := range s.Unresolved[:min(2, len(s.Unresolved))] {
-		add("payment %s is unresolved: purser payments show %[1]s", id)
-	}
-	if n := len(s.Unresolved); n > 2 {
-		add("%d payments are unresolved: purser payments --state unresolved", n)
 	}
 	if q := s.Quotas; q != nil && q.Exhausted > 0 {
 		add("the plan of %d keys or organizations is used up: purser organizations", q.Exhausted)
@@ -149,20 +132,10 @@ func (s *Overview) advice() (list []string) {
 	if r := s.Registration; r != nil && len(r.Exposed) > 0 {
 		add("everybody who reaches %s can make keys: PURSER_REGISTRATION=off closes that", strings.Join(r.Exposed, ", "))
 	}
-	for _, failing := range s.Notices[:min(2, len(s.Notices))] {
-		add("notices do not arrive at %s: purser webhooks", failing)
-	}
 	for _, k := range s.Replaced {
 		add("%s was PURSER_KEY and still pays: %s", k.ID, k.Command)
 	}
 	return list
-}
-
-func networkNamed(name string) string {
-	if n, known := x402.NetworkByWire(name); known {
-		return n.Title
-	}
-	return name
 }
 
 func writeStatus(t *table, s Overview) {
@@ -183,11 +156,45 @@ func writeStatus(t *table, s Overview) {
 		writePending(t, *s.Reconcile)
 	}
 	writeMoney(t, s)
+	writeTroubles(t, s)
 	lead := "to do"
-	for _, text := range s.Do {
+	for _, text := range s.Do[min(len(s.Troubles), len(s.Do)):] {
 		t.row(lead, text)
 		lead = ""
 	}
+}
+
+// writeTroubles writes what is wrong, since when, what agents notice, and what to do.
+func writeTroubles(t *table, s Overview) {
+	lead := "trouble"
+	for _, one := range s.Troubles {
+		head := map[trouble.Effect]string{trouble.Stops: "stops payments", trouble.Soon: "will stop payments"}[one.Effect]
+		if lasts := s.now.Sub(one.Since); !one.Since.IsZero() && lasts >= time.Second {
+			head = strings.TrimPrefix(head+", since "+span(lasts), ", ")
+		}
+		if head != "" {
+			t.row(lead, head)
+			lead = ""
+		}
+		for _, text := range []string{one.Says + ". " + one.Means, "→ " + one.Do} {
+			for _, line := range folded(text, 80) {
+				t.row(lead, line)
+				lead = ""
+			}
+		}
+	}
+}
+
+// folded is a text in lines of some characters at most, unless a word is longer.
+func folded(text string, width int) (lines []string) {
+	for word := range strings.FieldsSeq(text) {
+		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1])+1+utf8.RuneCountInString(word) <= width {
+			lines[n-1] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }
 
 // writeAddresses writes each address once, with the names of all that is there.

@@ -21,6 +21,8 @@ func overviewStandIn(t *testing.T) string {
 		text, known := map[string]string{
 			"/purser/status": `{"ok":true,"version":"v1","pid":7,"since":"2026-11-23T00:00:00Z","store":{"kind":"bolt","path":"/p/purser.db","world":"0x1"},
 				"health":{"store":"ok","facilitator":"none","rpc":"ok","rpc_2":"none","clock":"ok","network":"base","wallets":"local","signer":"none"},
+				"troubles":[{"code":"wallet-empty","effect":"soon","says":"A wallet is empty: that of key poor, `+address+` on Base","means":"Requests of its keys that cost money are refused.","do":"Send USDC to it, on this network.","since":"2026-11-23T00:00:00Z"},
+					{"code":"unresolved","effect":"look","says":"1 payment is unresolved","means":"It stays reserved.","do":"Look it up: purser payments --state unresolved."}],
 				"declined_last_hour":{"daily-budget":3,"hosts":7,"a":1,"b":1,"c":1,"d":1}}`,
 			"/config/": `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:8402"],"routes":[{"handle":[
 				{"handler":"purser_proxy"},{"handler":"purser_api"},{"handler":"purser_dashboard"}]}]}}}}}`,
@@ -51,8 +53,9 @@ func TestStatusIsOneScreen(t *testing.T) {
 		"wallets        0x62b51c917B002eFA1473d369E343FBb5Ff193F4c  base  0 USDC  poor\n", "today          much spent 2 USDC, 8 left\n               little spent 0.01 USDC, no daily budget\n",
 		"5 USDC, cannot pay: it has a delegation to 0x2 (EIP-7702)  rich\n",
 		"more than 2: purser payments --state open", "hosts 7, daily-budget 3, a 1, b 1, c 1, and 1 other reasons in the last hour",
-		"to do          fund the empty wallet: USDC on Base to 0x62b51c917B002eFA1473d369E343FBb5Ff193F4c\n",
-		"payment 0199b is unresolved: purser payments show 0199b\n",
+		"trouble        will stop payments, since ",
+		"               A wallet is empty: that of key poor, 0x62b51c917B002eFA1473d369E343FBb5Ff193F4c\n               on Base. Requests of its keys that cost money are refused.\n               → Send USDC to it, on this network.\n",
+		"               → Look it up: purser payments --state unresolved.\n",
 	} {
 		if !strings.Contains(o.Stdout, want) {
 			t.Errorf("%q is not in\n%s%s", want, o.Stdout, o.Stderr)
@@ -62,7 +65,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 		t.Errorf("a stranger's wallet is to be funded:\n%s", o.Stdout)
 	}
 	lines := strings.Split(strings.TrimSpace(o.Stdout), "\n")
-	if o.Status != 0 || len(lines) > 24 {
+	if o.Status != 2 || len(lines) > 24 {
 		t.Errorf("%d, %d lines", o.Status, len(lines))
 	}
 	for _, line := range lines {
@@ -81,7 +84,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 		all.Keys[0].ID != "k2" || len(all.Addresses.Dashboard) != 1 {
 		t.Errorf("%+v in %s", all, o.Stdout)
 	}
-	if o := clitest.Run(t, nil, "status", "--quiet", admin); o.Status != 0 || o.Stdout != "" {
+	if o := clitest.Run(t, nil, "status", "--quiet", admin); o.Status != 2 || o.Stdout != "" || !strings.Contains(o.Stderr, "A wallet is empty") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -1,25 +1,45 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
 
-// A health check that prints only what is wrong says what that is.
+// A health check that prints only what is wrong says what that is, and its exit status how bad.
 func TestStatusSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]adminapi.Status{
-		"purser has not started":                       {},
-		"not all is well; RPC: no route":               {Health: &adminapi.HealthStatus{Store: "ok", Facilitator: "none", RPC: "no route"}},
-		"not all is well; store: full; facilitator: x": {Health: &adminapi.HealthStatus{Store: "full", Facilitator: "x", RPC: "ok"}},
+	health := new(adminapi.HealthStatus)
+	stops, soon, look := trouble.Trouble{Effect: trouble.Stops, Says: "the disk is full"}, trouble.Trouble{Effect: trouble.Soon, Says: "no RPC"}, trouble.Trouble{Effect: trouble.Look, Says: "one is held"}
+	for _, c := range []struct {
+		s      adminapi.Status
+		alive  bool
+		status int
+		says   string
+	}{
+		{s: adminapi.Status{}, status: 1, says: "purser has not started"},
+		{s: adminapi.Status{Health: health, OK: true}},
+		{s: adminapi.Status{Health: health}, status: 1, says: "not all is well"},
+		{s: adminapi.Status{Health: health, OK: true, Troubles: []trouble.Trouble{look}}},
+		{s: adminapi.Status{Health: health, OK: true, Troubles: []trouble.Trouble{soon, look}}, status: 2, says: "no RPC"},
+		{s: adminapi.Status{Health: health, Troubles: []trouble.Trouble{stops, soon, look}}, status: 1, says: "the disk is full; no RPC"},
+		{s: adminapi.Status{Health: health, Troubles: []trouble.Trouble{stops}}, alive: true},
 	} {
-		if got := unwellText(s); got != want {
-			t.Errorf("%q, want %q", got, want)
+		err, status, says := unwell(c.s, c.alive), 0, ""
+		if err != nil {
+			status, says = 1, err.Error()
+		}
+		if exit, is := errors.AsType[*Exit](err); is {
+			status = exit.Status
+		}
+		if status != c.status || says != c.says {
+			t.Errorf("%+v: %d %q", c.s, status, says)
 		}
 	}
 }

@@ -8,20 +8,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/trouble"
 )
 
 const statusHelp = `
 Shows a running purser on one screen: where it listens, how it is, wallets with what they
 hold, what keys spent today and may still spend, open payments, what was declined in the last
-hour, and what to do. The exit status is 0 if it can take payments, else 1.
+hour, what is wrong, and what to do. The exit status is 1 if something stops payments, or a
+kind of them, 2 if something will, such as an RPC that is down or an empty wallet, else 0.
 
 Amounts are in USDC, days those of UTC. Keys are listed by what they spent today, and wallets
 by how little they hold, with the first of each; 'purser keys' and 'purser wallets' have all.
 
 As a health check of a container or a service, --quiet prints nothing when all is well, and
 --alive asks only whether purser runs: it succeeds too while payments are refused, because
-the disk is full, say, or a restored backup is not reconciled. Restarting helps with
-neither. A pause (purser pause) is shown and is no failure.
+the disk is full, say, or a restored backup is not reconciled, or all is paused. Restarting
+helps with none of these.
 
     $ purser status
     $ purser status --json
@@ -48,39 +50,34 @@ func (env *Env) statusCommand(c *cobra.Command) {
 				return err
 			}
 		}
-		switch {
-		case s.OK || *alive:
-			return nil
-		case s.Reconcile != nil:
-			return errors.New(waitingText(*s.Reconcile, env.Now()))
-		}
-		return errors.New(unwellText(s.Status))
+		return unwell(s.Status, *alive)
 	})
 }
 
-// unwellText says what keeps purser from taking payments.
-func unwellText(s adminapi.Status) string {
-	if s.Outage != nil {
-		return s.Outage.String()
+// unwell is nil unless something stops payments, or will: then it names that, and has the exit status. alive: it is enough
+// that purser runs.
+func unwell(s adminapi.Status, alive bool) error {
+	switch {
+	case alive:
+		return nil
+	case s.Outage != nil:
+		return errors.New(s.Outage.String())
+	case s.Health == nil:
+		return errors.New("purser has not started")
 	}
-	if s.Health == nil {
-		return "purser has not started"
-	}
-	bad := []string{"not all is well"}
-	for _, probe := range [][2]string{
-		{"store", s.Health.Store},
-		{"facilitator", s.Health.Facilitator},
-		{"RPC", s.Health.RPC},
-		{"second RPC", s.Health.SecondRPC},
-		{"signer", s.Health.Signer},
-		{"clock", s.Health.Clock},
-		{"nodes", s.Health.Nodes},
-	} {
-		if probe[1] != "" && probe[1] != "ok" && probe[1] != "none" {
-			bad = append(bad, probe[0]+": "+probe[1])
+	var bad []string
+	for _, t := range s.Troubles {
+		if t.Effect != trouble.Look {
+			bad = append(bad, t.Says)
 		}
 	}
-	return strings.Join(bad, "; ")
+	if status := trouble.Exit(s.Troubles); status != 0 {
+		return &Exit{status, errors.New(strings.Join(bad, "; "))}
+	}
+	if !s.OK {
+		return errors.New("not all is well")
+	}
+	return nil
 }
 
 func registrationText(s *adminapi.RegistrationStatus) string {

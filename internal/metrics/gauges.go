@@ -245,3 +245,18 @@ func (g Gauges) store(ctx context.Context, to scraped, w *Watched) {
 		to.gauge(oldestOpenDesc, float64(s.OldestOpen.UnixMilli())/1000)
 	}
 }
+
+// Disk returns the free bytes where the database of a store is, and the least with which payments begin. Both are nil where
+// the store or the system does not tell.
+func Disk(store any) func(ctx context.Context) (free, least *uint64) {
+	return func(ctx context.Context) (free, least *uint64) {
+		watched, ok := store.(interface {
+			Stats(ctx context.Context) (boltstore.Stats, error)
+		})
+		if !ok {
+			return nil, nil
+		}
+		s, _ := watched.Stats(ctx) // what is known comes with an error, too
+		return s.FreeBytes, &s.MinFreeBytes
+	}
+}

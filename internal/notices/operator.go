@@ -197,3 +197,17 @@ func (s *Sender) lastBefore(ctx context.Context, at time.Time) (uint64, error) {
 		}
 	}
 }
+
+// Failing names the destinations that do not take notices, with the last answer of each.
+func (s *Sender) Failing(ctx context.Context) (list []string) {
+	states, err := s.States(ctx)
+	if err != nil {
+		return []string{"the outbox cannot be read: " + err.Error()}
+	}
+	for _, one := range states {
+		if one.Failing() {
+			list = append(list, one.Name+": "+one.Error)
+		}
+	}
+	return list
+}
