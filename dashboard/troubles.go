@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/internal/trouble"
 )
 
-// documentation is where the pages are that troubles name.
+// documentation leads to the pages that troubles name.
 const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
 
 // troubles is the bar above all pages: the worst, and the others behind a click.

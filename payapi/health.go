@@ -38,7 +38,7 @@ type healthReport struct {
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
 	// Paused is present while the operator has paused all new payments. The reason stays private.
 	Paused *pausedHealth `json:"paused,omitempty"`
-	// Troubles lists what is wrong, the worst first. What names keys, wallets or people is left to the operator.
+	// Troubles lists what is wrong, the worst first. Names of keys, wallets and people are left to the operator.
 	Troubles []troubleHealth `json:"troubles"`
 }
 

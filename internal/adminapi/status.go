@@ -28,7 +28,7 @@ type Status struct {
 	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
 	Notices      []string            `json:"failing_notices,omitempty"`    // destinations that do not take notices, with their answers
 	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
-	// Troubles is what is wrong, the worst first.
+	// Troubles lists everything that is wrong, the worst first.
 	Troubles  []trouble.Trouble `json:"troubles"`
 	Variables []string          `json:"variables,omitempty"` // names that the configuration refers to
 }

@@ -1,6 +1,6 @@
 // Package trouble is the one list of what can be wrong with a purser as a whole: what it is, since when, what it means for
-// agents, and what to do. Status, health, the dashboard's bar and notices all show this list. What is wrong with a single
-// payment or request is not here: see packages pay and declines.
+// agents, and what to do. Status, health, the dashboard's bar and notices all show this list. Faults of a single payment or
+// request are not here: see packages pay and declines.
 package trouble
 
 import (
@@ -29,7 +29,7 @@ type Trouble struct {
 	// Code names it, and stays the same over versions.
 	Code   string `json:"code"`
 	Effect Effect `json:"effect"`
-	// Says is what is wrong, Means what agents notice, Do what an operator does about it: a sentence each.
+	// Says names the fault, Means tells what agents notice, Do tells an operator the way out: a sentence each.
 	Says  string `json:"says"`
 	Means string `json:"means"`
 	Do    string `json:"do"`
@@ -61,10 +61,10 @@ type Wallet struct {
 	Balance                money.Amount
 }
 
-// Sight is what is looked at.
+// Sight holds everything that is looked at.
 type Sight struct {
 	Health pay.Health
-	// FacilitatorRests is why the facilitator gets no new payments, nil if it does.
+	// FacilitatorRests says why the facilitator gets no new payments, nil if it does.
 	FacilitatorRests error
 	// DiskFree and DiskLeast are bytes, of the disk of the database; nil if they are not known.
 	DiskFree, DiskLeast *uint64
@@ -77,7 +77,7 @@ type Sight struct {
 	Notices []string
 }
 
-// lowDisk is how many times the least free space is short.
+// lowDisk times the least free space is short.
 const lowDisk = 4
 
 // Find lists the troubles, the worst first.

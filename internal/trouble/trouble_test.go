@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// well is what a purser without any trouble looks like.
+// well returns the sight of a purser without any trouble.
 func well() trouble.Sight {
 	up := pay.Probe{Configured: true, OK: true}
 	return trouble.Sight{Health: pay.Health{OK: true, Store: up, Facilitator: up, RPC: up, SecondRPC: up, Clock: pay.ClockState{OK: true, Whose: "purser"}}}

@@ -17,7 +17,7 @@ const (
 	// lookEvery is the interval of looks of a watch that runs. walletsEvery is that of looks at balances, and refillEvery
 	// while a wallet has too little.
 	lookEvery, walletsEvery, refillEvery = 15 * time.Second, 5 * time.Minute, 10 * time.Second
-	// tellAfter is how long a trouble lasts before people are told of it.
+	// tellAfter bounds the time for which a trouble lasts before people are told of it.
 	tellAfter = time.Minute
 	// counted bounds the approvals that are counted.
 	counted = 100
@@ -112,7 +112,7 @@ func (w *Watch) Now(ctx context.Context) []Trouble {
 	return slices.Clone(found)
 }
 
-// see looks at everything. What cannot be counted is not there: the store's own trouble says so.
+// see looks at everything. Figures that cannot be had are left out: the store's own trouble says so.
 func (w *Watch) see(ctx context.Context) Sight {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
