@@ -16,6 +16,7 @@ import (
 	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // TestHistory has money come and go on three days, and reads them one by one.
@@ -89,7 +90,7 @@ func moveTo(t *testing.T, world *ledger.Ledger, key *ecdsa.PrivateKey, to x402.A
 		From: x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)), To: to, Value: money.New(amount),
 		ValidBefore: uint64(now) + 60, Nonce: x402.Nonce(crypto.Keccak256(to.Bytes(), []byte{byte(amount), byte(now >> 16), byte(now >> 8), byte(now)})),
 	}
-	if _, err := world.TransferWithAuthorization(t.Context(), a, must(x402.Sign(a.Digest(usdc, base.ChainID), key))); err != nil {
+	if _, err := world.TransferWithAuthorization(t.Context(), a, must(x402test.Sign(a.Digest(usdc, base.ChainID), key))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 var multicall = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
@@ -70,7 +71,7 @@ func (w *permit2World) permits(rail x402.Rail, nonce byte, facilitator x402.Addr
 }
 
 func (w *permit2World) sign(a x402.Authorization) x402.Signature {
-	return must(x402.Sign(a.Digest(usdc, base.ChainID), w.key))
+	return must(x402test.Sign(a.Digest(usdc, base.ChainID), w.key))
 }
 
 func (w *permit2World) settles(a x402.Authorization, amount uint64) string {

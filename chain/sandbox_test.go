@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // patience bounds every wait for the chain.
@@ -36,7 +37,7 @@ func (p realPayer) authorize(nonce byte, validFor time.Duration) pay.TraceQuery 
 
 func (p realPayer) settle(ctx context.Context, t *testing.T, network *evm.Chain, a x402.Authorization) string {
 	t.Helper()
-	signature := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))
+	signature := must(x402test.Sign(a.Digest(usdc, base.ChainID), p.key))
 	transaction := must(network.TransferWithAuthorization(ctx, a, signature))
 	return transaction
 }
@@ -47,7 +48,7 @@ func (p realPayer) cancel(ctx context.Context, t *testing.T, network *evm.Chain,
 	copy(who[12:], p.address.Bytes())
 	message := crypto.Keccak256(crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")), who, nonce[:])
 	digest := crypto.Keccak256([]byte{0x19, 0x01}, usdc.DomainSeparator[:], message)
-	signature := must(x402.Sign([32]byte(digest), p.key))
+	signature := must(x402test.Sign([32]byte(digest), p.key))
 	transaction := must(network.CancelAuthorization(ctx, common.Address(p.address.EVM()), nonce, signature))
 	return transaction
 }

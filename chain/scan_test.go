@@ -25,6 +25,7 @@ import (
 	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // usedQuery asks about the test's payer in some blocks of the scripted node.
@@ -272,7 +273,7 @@ func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	parsed := must(abi.JSON(strings.NewReader(string(contracts.Token().ABI))))
 	const signature = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
 	method := must(parsed.MethodById(crypto.Keccak256([]byte(signature))[:4]))
-	signed := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))
+	signed := must(x402test.Sign(a.Digest(usdc, base.ChainID), p.key))
 	args, err := method.Inputs.Pack(common.Address(a.From.EVM()), common.Address(a.To.EVM()), a.Value.Big(), new(big.Int), new(big.Int).SetUint64(a.ValidBefore),
 		[32]byte(a.Nonce), signed[64], [32]byte(signed[:32]), [32]byte(signed[32:64]))
 	if err != nil {

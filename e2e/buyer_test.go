@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // buyer pays by itself, with nothing of purser but package x402.
@@ -50,7 +51,7 @@ func (b *buyer) pay(t *testing.T, challenge x402.Challenge) x402.Payload {
 	if _, err := rand.Read(authorization.Nonce[:]); err != nil {
 		t.Fatal(err)
 	}
-	signature, err := x402.Sign(authorization.Digest(asset, network.ChainID), b.key)
+	signature, err := x402test.Sign(authorization.Digest(asset, network.ChainID), b.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 const key = "fk_Secret-0123456789"
@@ -38,7 +39,7 @@ func exchange(t *testing.T) (pay.Exchange, x402.Signature) {
 		From: x402.EVMAddress(crypto.PubkeyToAddress(private.PublicKey)), To: x402.EVMAddress([20]byte{19: 0xaa}),
 		Value: money.New(10000), ValidBefore: uint64(time.Now().Unix()) + 60, Nonce: x402.Nonce{1},
 	}
-	signature := must(x402.Sign(a.Digest(network.Assets[0], network.ChainID), private))
+	signature := must(x402test.Sign(a.Digest(network.Assets[0], network.ChainID), private))
 	payload := must(x402.Offer{Version: 2, Accepted: requirement}.Payload(a, signature))
 	return pay.Exchange{Payload: payload, Requirement: requirement}, signature
 }

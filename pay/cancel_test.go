@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // pool is a chain that takes transactions of cancellations, and puts each into a block at once unless it
@@ -585,12 +586,12 @@ func TestTransactionEncoding(t *testing.T) {
 			t.Errorf("%+v: digest %x", terms, digest)
 		}
 		signed := must(types.SignTx(want, signer, key))
-		got := must(tx.Signed(must(x402.Sign(tx.Digest(), key))))
+		got := must(tx.Signed(must(x402test.Sign(tx.Digest(), key))))
 		if raw := must(signed.MarshalBinary()); string(raw) != string(got.Raw) || got.Hash != signed.Hash().Hex() {
 			t.Errorf("%+v: %x, want %x", terms, got.Raw, raw)
 		}
 		tx.From = owner
-		if _, err := tx.Signed(must(x402.Sign(tx.Digest(), key))); err == nil {
+		if _, err := tx.Signed(must(x402test.Sign(tx.Digest(), key))); err == nil {
 			t.Error("it takes the signature of another account")
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // truth is the chain as it really is: which authorizations moved money, at a clock that tests turn.
@@ -304,7 +305,7 @@ func (k *keyring) Sign(_ context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	if k.wrong {
 		sk, _ = crypto.GenerateKey()
 	}
-	return x402.Sign(m.Digest, sk)
+	return x402test.Sign(m.Digest, sk)
 }
 
 // world is a payer with everything around it under the test's control.

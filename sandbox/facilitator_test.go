@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // offered holds the seller's challenges by protocol version.
@@ -120,7 +121,7 @@ func TestFacilitatorKnowsTheToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			signature, err := x402.Sign(a.Digest(test.asset, chain.ChainID), b.key)
+			signature, err := x402test.Sign(a.Digest(test.asset, chain.ChainID), b.key)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 func TestMain(m *testing.M) {
@@ -91,7 +92,7 @@ func (b buyer) sign(t *testing.T, c x402.Challenge, a x402.Authorization) x402.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	signature, err := x402.Sign(a.Digest(asset, n.ChainID), b.key)
+	signature, err := x402test.Sign(a.Digest(asset, n.ChainID), b.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,11 @@ package signer
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 
-	"github.com/ethereum/go-ethereum/crypto"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/pay"
@@ -62,27 +59,27 @@ func (*Local) Name() string { return "local" }
 
 // Create makes a key from the system's random source. The wallet is named "local_" + id.
 func (*Local) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, error) {
-	key, err := crypto.GenerateKey()
+	key, err := x402.NewKey()
 	if err != nil {
-		return pay.ProvidedWallet{}, fmt.Errorf("make a wallet key: %w", err)
+		return pay.ProvidedWallet{}, fmt.Errorf("make a wallet: %w", err)
 	}
-	defer wipe(key)
+	defer key.Wipe()
 	return provided(id, key), nil
 }
 
 // Import makes a wallet of a private key that was made elsewhere.
 func (*Local) Import(id string, secret []byte) (pay.ProvidedWallet, error) {
-	key, err := crypto.ToECDSA(secret)
-	if err != nil { // err describes the secret's value
+	key, err := x402.ParseKey(secret)
+	if err != nil {
 		return pay.ProvidedWallet{}, &pay.InputError{Field: "key", Reason: "not a private key of Ethereum"}
 	}
-	defer wipe(key)
+	defer key.Wipe()
 	return provided(id, key), nil
 }
 
-func provided(id string, key *ecdsa.PrivateKey) pay.ProvidedWallet {
-	address := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
-	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: crypto.FromECDSA(key)}
+func provided(id string, key *x402.Key) pay.ProvidedWallet {
+	address := key.Address()
+	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: key.Bytes()}
 }
 
 // Sign signs the digest of the message. It fails with pay.ErrNoAddress or with an error of the store.
@@ -120,40 +117,33 @@ func (l *Local) sign(ctx context.Context, w pay.Wallet, from x402.Address, diges
 	if secret == nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: its key is not here, its provider is %s", w.Address, w.Provider())
 	}
-	if err := l.prove(*w.Address, secret); err != nil {
+	key, err := x402.ParseKey(secret)
+	if err != nil {
+		return x402.Signature{}, fmt.Errorf("sign with wallet %s: the kept secret is no key", w.Address)
+	}
+	defer key.Wipe()
+	if err := l.prove(*w.Address, key, secret); err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
-	// A signature needs the private number only. crypto.ToECDSA would derive the public key as well,
-	// which costs as much as the signature.
-	key := &ecdsa.PrivateKey{PublicKey: ecdsa.PublicKey{Curve: crypto.S256()}, D: new(big.Int).SetBytes(secret)} //nolint:staticcheck // crypto.Sign reads it
-	defer wipe(key)
-	signature, err := x402.Sign(digest, key)
+	signature, err := key.Sign(digest)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
 	return signature, nil
 }
 
-// prove returns nil if the secret is the key of the address. It derives the address once and then
+// prove returns nil if the key, of this secret, is that of the address. It derives the address once and then
 // remembers the pair.
-func (l *Local) prove(address x402.Address, secret []byte) error {
+func (l *Local) prove(address x402.Address, key *x402.Key, secret []byte) error {
 	both := slices.Concat(address.Bytes(), secret)
 	defer clear(both)
 	pair := sha256.Sum256(both)
 	if l.proven.Contains(pair) {
 		return nil
 	}
-	key, err := crypto.ToECDSA(secret)
-	if err != nil {
-		return errors.New("the kept secret is no key") // err describes the secret's value
-	}
-	defer wipe(key)
-	if x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)) != address {
+	if key.Address() != address {
 		return errors.New("the kept key belongs to another address")
 	}
 	l.proven.Add(pair, struct{}{})
 	return nil
 }
-
-// wipe overwrites the private number. Copies made by the arithmetic stay out of reach.
-func wipe(key *ecdsa.PrivateKey) { clear(key.D.Bits()) } //nolint:staticcheck // the key is not used afterwards; there is no other way to clear it

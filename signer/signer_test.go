@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // shelf keeps secrets as a store does, and returns copies.
@@ -164,7 +165,7 @@ func TestLocalSignsAsTheLibrary(t *testing.T) {
 		if new(big.Int).SetBytes(signature[32:64]).Cmp(halfOrder) > 0 {
 			t.Fatalf("high s: %v", signature)
 		}
-		if want, err := x402.Sign(digest, key); err != nil || signature != want {
+		if want, err := x402test.Sign(digest, key); err != nil || signature != want {
 			t.Fatalf("signature %v, want %v, %v", signature, want, err)
 		}
 	})
@@ -245,8 +246,7 @@ func TestNone(t *testing.T) {
 }
 
 // BenchmarkLocalSign measures Sign beside the checks that it once made with every signature: it
-// derived the wallet's address from the secret, and the payer recovered the signer. Run it with and
-// without CGO_ENABLED=0: the release is built without cgo.
+// derived the wallet's address from the secret, and the payer recovered the signer.
 func BenchmarkLocalSign(b *testing.B) {
 	s := shelf{}
 	local := signer.NewLocal(&s)
@@ -272,11 +272,11 @@ func BenchmarkLocalSign(b *testing.B) {
 // checked signs and checks everything.
 func checked(b *testing.B, w pay.Wallet, m pay.Message, secret []byte) {
 	b.Helper()
-	key, err := crypto.ToECDSA(secret)
-	if err != nil || x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
+	key, err := x402.ParseKey(secret)
+	if err != nil || key.Address() != *w.Address {
 		b.Fatal("not the wallet's key")
 	}
-	signature, err := x402.Sign(m.Digest, key)
+	signature, err := key.Sign(m.Digest)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,12 +3,10 @@ package treasury
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/big"
-
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/rlp"
+	"slices"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -34,17 +32,21 @@ type SignedTransaction struct {
 // dynamicFee begins the encoding of a transaction of EIP-1559.
 const dynamicFee = 2
 
-// fields lists what is encoded, in the order of EIP-1559.
-func (t Transaction) fields() []any {
-	noValue, noAccess := new(big.Int), []any{}
-	return []any{t.ChainID, t.Nonce, t.Tip.Big(), t.MaxFee.Big(), t.Gas, t.To.Bytes(), noValue, t.Data, noAccess}
+// fields returns what is encoded, in the order of EIP-1559, without the list around it.
+func (t Transaction) fields() []byte {
+	number := func(a money.Amount) []byte { return rlpNumber(a.AppendBytes(nil)) }
+	var noValue money.Amount
+	return slices.Concat(
+		number(money.New(t.ChainID)), number(money.New(t.Nonce)), number(t.Tip), number(t.MaxFee), number(money.New(t.Gas)),
+		rlpString(t.To.Bytes()), number(noValue), rlpString(t.Data), rlpList(nil),
+	)
 }
 
 // Encode returns the unsigned transaction.
-func (t Transaction) Encode() []byte { return encodeTransaction(t.fields()) }
+func (t Transaction) Encode() []byte { return append([]byte{dynamicFee}, rlpList(t.fields())...) }
 
 // Digest returns the hash that gets signed.
-func (t Transaction) Digest() [32]byte { return crypto.Keccak256Hash(t.Encode()) }
+func (t Transaction) Digest() [32]byte { return [32]byte(x402.Keccak256(t.Encode())) }
 
 // Signed adds a signature of the Digest. It fails for one that is not by From.
 func (t Transaction) Signed(s x402.Signature) (SignedTransaction, error) {
@@ -54,49 +56,36 @@ func (t Transaction) Signed(s x402.Signature) (SignedTransaction, error) {
 	case from != t.From:
 		return SignedTransaction{}, fmt.Errorf("the transaction is signed by %s instead of %s", from, t.From)
 	}
-	r, low := new(big.Int).SetBytes(s[:32]), new(big.Int).SetBytes(s[32:64])
-	raw := encodeTransaction(append(t.fields(), uint64(s[64]-27), r, low))
-	return SignedTransaction{Raw: raw, Hash: crypto.Keccak256Hash(raw).Hex()}, nil
+	raw := append([]byte{dynamicFee}, rlpList(slices.Concat(t.fields(), rlpNumber([]byte{s[64] - 27}), rlpNumber(s[:32]), rlpNumber(s[32:64])))...)
+	return SignedTransaction{Raw: raw, Hash: "0x" + hex.EncodeToString(x402.Keccak256(raw))}, nil
 }
 
 // Adopt checks that raw is this transaction, signed by From, and returns it. It is for signers that give
 // whole transactions.
 func (t Transaction) Adopt(raw []byte) (SignedTransaction, error) {
-	var read struct {
-		ChainID, Nonce uint64
-		Tip, MaxFee    *big.Int
-		Gas            uint64
-		To             []byte
-		Value          *big.Int
-		Data           []byte
-		Access         []rlp.RawValue
-		V              uint64
-		R, S           *big.Int
+	if len(raw) == 0 || raw[0] != dynamicFee {
+		return SignedTransaction{}, errors.New("it is no transaction of EIP-1559")
 	}
-	if len(raw) == 0 || raw[0] != dynamicFee || rlp.DecodeBytes(raw[1:], &read) != nil ||
-		read.V > 1 || read.R.BitLen() > 256 || read.S.BitLen() > 256 {
-		return SignedTransaction{}, errors.New("it is no signed transaction of EIP-1559")
+	different := errors.New("it is another transaction than was asked for")
+	_, end, same := bytes.Cut(raw, t.fields())
+	if !same {
+		return SignedTransaction{}, different
 	}
 	var s x402.Signature
-	read.R.FillBytes(s[:32])
-	read.S.FillBytes(s[32:64])
-	s[64] = 27 + byte(read.V)
+	for _, number := range [][]byte{s[64:], s[:32], s[32:64]} {
+		if end, same = readNumber(number, end); !same {
+			return SignedTransaction{}, errors.New("it is not signed")
+		}
+	}
+	s[64] += 27
 	signed, err := t.Signed(s)
 	if err == nil && !bytes.Equal(signed.Raw, raw) {
-		err = errors.New("it is another transaction than was asked for")
+		err = different
 	}
 	if err != nil {
 		return SignedTransaction{}, err
 	}
 	return signed, nil
-}
-
-func encodeTransaction(fields []any) []byte {
-	body, err := rlp.EncodeToBytes(fields)
-	if err != nil {
-		panic("treasury: " + err.Error()) // fails for types without an encoding only
-	}
-	return append([]byte{dynamicFee}, body...)
 }
 
 // TransactionSigning is a further method of a [pay.Wallets] that signs transactions of its wallets. An

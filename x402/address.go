@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/ethereum/go-ethereum/common"
 )
 
 // Address names an account or a contract of a network. An EVM address has 20 bytes, and its text form is the
@@ -83,7 +81,15 @@ func (a Address) String() string {
 	if a.Foreign() {
 		return a.text
 	}
-	return common.Address(a.evm).Hex()
+	text := []byte(encodeHex(a.evm[:]))
+	digits := text[2:]
+	hash := hex.EncodeToString(Keccak256(digits))
+	for i, digit := range digits {
+		if digit >= 'a' && hash[i] >= '8' { // EIP-55
+			digits[i] -= 'a' - 'A'
+		}
+	}
+	return string(text)
 }
 
 // IsZero reports whether a is the zero address, which has no owner.

@@ -3,8 +3,6 @@ package x402_test
 import (
 	"testing"
 
-	"github.com/ethereum/go-ethereum/crypto"
-
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,10 +19,10 @@ func BenchmarkDecodeHeader(b *testing.B) {
 func BenchmarkDigestSignEncode(b *testing.B) {
 	asset := x402.Networks()[0].Assets[0]
 	offer := must(x402.DecodeHeader(challengeV2)).Offer(0)
-	key := must(crypto.ToECDSA(append(make([]byte, 31), 7)))
+	key := must(x402.ParseKey(append(make([]byte, 31), 7)))
 	b.ReportAllocs()
 	for b.Loop() {
-		s, err := x402.Sign(someAuthorization.Digest(asset, 8453), key)
+		s, err := key.Sign(someAuthorization.Digest(asset, 8453))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package x402
 import (
 	"slices"
 
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/purserpay/purser/money"
 )
 
@@ -36,14 +35,14 @@ type Authorization struct {
 	Height uint64 `json:"height,omitzero"`
 }
 
-var authorizationTypeHash = crypto.Keccak256([]byte(authorizationType))
+var authorizationTypeHash = Keccak256([]byte(authorizationType))
 
 // DomainSeparator returns the EIP-712 domain hash of a token contract.
 func DomainSeparator(name, version string, chainID uint64, contract Address) [32]byte {
-	return [32]byte(crypto.Keccak256(
-		crypto.Keccak256([]byte(domainType)),
-		crypto.Keccak256([]byte(name)),
-		crypto.Keccak256([]byte(version)),
+	return [32]byte(Keccak256(
+		Keccak256([]byte(domainType)),
+		Keccak256([]byte(name)),
+		Keccak256([]byte(version)),
 		word(chainID),
 		addressWord(contract),
 	))
@@ -67,12 +66,12 @@ func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 		return a.permit2Digest(asset, chainID)
 	}
 	domain, value := separator(asset, chainID), a.Value.Bytes32()
-	message := crypto.Keccak256(
+	message := Keccak256(
 		authorizationTypeHash,
 		addressWord(a.From), addressWord(a.To), value[:],
 		word(a.ValidAfter), word(a.ValidBefore), a.Nonce[:],
 	)
-	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain[:], message))
+	return [32]byte(Keccak256([]byte{0x19, 0x01}, domain[:], message))
 }
 
 // word returns n as an ABI uint256.

@@ -1,14 +1,11 @@
 package x402_test
 
 import (
-	"crypto/ecdsa"
-	"math/big"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common/math"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 	"pgregory.net/rapid"
 
@@ -119,73 +116,5 @@ func TestDigestCommitsToEveryField(t *testing.T) {
 			t.Errorf("%s: same digest as %s", name, other)
 		}
 		seen[digest] = name
-	}
-}
-
-func drawKey(t *rapid.T) *ecdsa.PrivateKey {
-	secret := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "key")
-	key, err := crypto.ToECDSA(secret)
-	if err != nil {
-		t.Skip("not a key")
-	}
-	return key
-}
-
-func TestSignedIsRecovered(t *testing.T) {
-	t.Parallel()
-	halfOrder := new(big.Int).Rsh(crypto.S256().Params().N, 1)
-	rapid.Check(t, func(t *rapid.T) {
-		key := drawKey(t)
-		digest := [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
-		s := must(x402.Sign(digest, key))
-		if v := s[64]; v != 27 && v != 28 {
-			t.Fatalf("v is %d", v)
-		}
-		if new(big.Int).SetBytes(s[32:64]).Cmp(halfOrder) > 0 {
-			t.Fatalf("high s: %v", s)
-		}
-		if again, err := x402.ParseSignature(s.String()); err != nil || again != s {
-			t.Fatalf("%v came back as %v, %v", s, again, err)
-		}
-		want := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
-		if got, err := x402.Recover(digest, s); err != nil || got != want {
-			t.Fatalf("recovered %v, %v, want %v", got, err, want)
-		}
-		digest[0] ^= 1
-		if got, err := x402.Recover(digest, s); err == nil && got == want {
-			t.Fatal("the signature fits another digest")
-		}
-	})
-}
-
-func TestRecoverRefuses(t *testing.T) {
-	t.Parallel()
-	digest := [32]byte{1}
-	good := must(x402.Sign(digest, must(crypto.ToECDSA(append(make([]byte, 31), 7)))))
-	for _, v := range []byte{0, 1, 2, 26, 29, 35, 255} {
-		s := good
-		s[64] = v
-		if a, err := x402.Recover(digest, s); err == nil {
-			t.Errorf("v %d: recovered %v", v, a)
-		}
-	}
-	high := good // the same signature's other form: n-s, v flipped
-	new(big.Int).Sub(crypto.S256().Params().N, new(big.Int).SetBytes(good[32:64])).FillBytes(high[32:64])
-	high[64] = 27 + 28 - good[64]
-	if a, err := x402.Recover(digest, high); err == nil {
-		t.Errorf("high s: recovered %v", a)
-	}
-	for name, s := range map[string]x402.Signature{"zero": {64: 27}, "zero r": {63: 1, 64: 27}, "zero s": {31: 1, 64: 27}} {
-		if a, err := x402.Recover(digest, s); err == nil {
-			t.Errorf("%s: recovered %v", name, a)
-		}
-	}
-	if _, err := x402.Sign(digest, nil); err == nil {
-		t.Error("signed without a key")
-	}
-	for _, text := range []string{"", "0x", good.String()[2:], good.String() + "00", good.String()[:130]} {
-		if s, err := x402.ParseSignature(text); err == nil {
-			t.Errorf("ParseSignature(%q) = %v", text, s)
-		}
 	}
 }

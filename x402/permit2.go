@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/purserpay/purser/money"
 )
 
@@ -70,8 +69,8 @@ func (a Authorization) GiveUpCall() []byte {
 
 // permit2Digest returns the EIP-712 hash of a message to Permit2.
 func (a Authorization) permit2Digest(asset Asset, chainID uint64) [32]byte {
-	domain := crypto.Keccak256(
-		crypto.Keccak256([]byte(permit2DomainType)), crypto.Keccak256([]byte(permit2DomainName)), word(chainID), addressWord(Permit2),
+	domain := Keccak256(
+		Keccak256([]byte(permit2DomainType)), Keccak256([]byte(permit2DomainName)), word(chainID), addressWord(Permit2),
 	)
 	value, witness := a.Value.Bytes32(), exactWitnessType
 	parts := [][]byte{nil, addressWord(a.To), word(a.ValidAfter)}
@@ -79,14 +78,14 @@ func (a Authorization) permit2Digest(asset Asset, chainID uint64) [32]byte {
 		witness = uptoWitnessType
 		parts = [][]byte{nil, addressWord(a.To), addressWord(a.Facilitator), word(a.ValidAfter)}
 	}
-	parts[0] = crypto.Keccak256([]byte(witness))
-	message := crypto.Keccak256(
-		crypto.Keccak256([]byte(permitType+witness)),
-		crypto.Keccak256(crypto.Keccak256([]byte(tokenPermissionsType)), addressWord(asset.Address), value[:]),
+	parts[0] = Keccak256([]byte(witness))
+	message := Keccak256(
+		Keccak256([]byte(permitType+witness)),
+		Keccak256(Keccak256([]byte(tokenPermissionsType)), addressWord(asset.Address), value[:]),
 		addressWord(a.spender()), a.Nonce[:], word(a.deadline()),
-		crypto.Keccak256(parts...),
+		Keccak256(parts...),
 	)
-	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain, message))
+	return [32]byte(Keccak256([]byte{0x19, 0x01}, domain, message))
 }
 
 // permit2TypedData returns the message whose hash is permit2Digest.

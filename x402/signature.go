@@ -1,13 +1,13 @@
 package x402
 
 import (
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
-	"math/big"
+	"slices"
 	"strings"
 
-	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 )
 
 // Signature holds r‖s‖v of a secp256k1 signature, with v 27 or 28, as every facilitator accepts it.
@@ -45,31 +45,16 @@ func (s Signature) MarshalText() ([]byte, error) { return []byte(s.String()), ni
 // UnmarshalText reads with ParseSignature.
 func (s *Signature) UnmarshalText(text []byte) error { return unmarshal(s, text, ParseSignature) }
 
-// Sign signs a digest. The signature is deterministic (RFC 6979), has a low s (EIP-2) and v 27 or 28.
-func Sign(digest [32]byte, key *ecdsa.PrivateKey) (Signature, error) {
-	if key == nil {
-		return Signature{}, errors.New("sign: no key")
-	}
-	raw, err := crypto.Sign(digest[:], key)
-	if err != nil {
-		return Signature{}, fmt.Errorf("sign: %w", err)
-	}
-	s := Signature(raw)
-	s[64] += 27
-	return s, nil
-}
-
 // Recover returns the address whose key made s. It refuses a high s, and any v but 27 and 28,
 // because the token contract refuses them too.
 func Recover(digest [32]byte, s Signature) (Address, error) {
-	v := s[64] - 27
-	if !crypto.ValidateSignatureValues(v, new(big.Int).SetBytes(s[:32]), new(big.Int).SetBytes(s[32:64]), true) {
+	var low secp256k1.ModNScalar
+	if v := s[64]; v != 27 && v != 28 || low.SetByteSlice(s[32:64]) || low.IsOverHalfOrder() {
 		return Address{}, errors.New("recover signer: r, s or v out of range")
 	}
-	s[64] = v
-	public, err := crypto.Ecrecover(digest[:], s[:])
+	public, _, err := ecdsa.RecoverCompact(slices.Concat(s[64:], s[:64]), digest[:])
 	if err != nil {
 		return Address{}, fmt.Errorf("recover signer: %w", err)
 	}
-	return EVMAddress([20]byte(crypto.Keccak256(public[1:])[12:])), nil
+	return addressOf(public), nil
 }

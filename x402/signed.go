@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ethereum/go-ethereum/crypto"
-
 	"github.com/purserpay/purser/internal/strictjson"
 )
 
@@ -26,9 +24,9 @@ const (
 
 // signedDomain returns the EIP-712 domain hash of offers or receipts.
 func signedDomain(name string) []byte {
-	return crypto.Keccak256(
-		crypto.Keccak256([]byte("EIP712Domain(string name,string version,uint256 chainId)")),
-		crypto.Keccak256([]byte(name)), crypto.Keccak256([]byte("1")), word(1),
+	return Keccak256(
+		Keccak256([]byte("EIP712Domain(string name,string version,uint256 chainId)")),
+		Keccak256([]byte(name)), Keccak256([]byte("1")), word(1),
 	)
 }
 
@@ -39,8 +37,8 @@ func signedBy(payee Address, others []Address, signature string, domain, structT
 	if err != nil {
 		return err
 	}
-	message := crypto.Keccak256(slices.Concat(structType, slices.Concat(fields...)))
-	by, err := Recover([32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain, message)), s)
+	message := Keccak256(slices.Concat(structType, slices.Concat(fields...)))
+	by, err := Recover([32]byte(Keccak256([]byte{0x19, 0x01}, domain, message)), s)
 	if err != nil {
 		return err
 	}
@@ -51,7 +49,7 @@ func signedBy(payee Address, others []Address, signature string, domain, structT
 }
 
 // textWord returns a string as a member of an EIP-712 struct.
-func textWord(s string) []byte { return crypto.Keccak256([]byte(s)) }
+func textWord(s string) []byte { return Keccak256([]byte(s)) }
 
 // extension returns the body of an extension, nil when the seller does not advertise it. The text is valid
 // JSON.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/purserpay/purser/money"
 )
 
@@ -264,7 +263,7 @@ func (r Requirement) money(a money.Amount) string {
 
 var (
 	offerDomain = signedDomain("x402 offer")
-	offerType   = crypto.Keccak256([]byte("Offer(uint256 version,string resourceUrl,string scheme,string network," +
+	offerType   = Keccak256([]byte("Offer(uint256 version,string resourceUrl,string scheme,string network," +
 		"string asset,string payTo,string amount,uint256 validUntil)"))
 )
 

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // MaxSignedReceipt bounds a signed receipt, in bytes of compact JSON. That of the reference seller has
@@ -134,7 +132,7 @@ func checkSignedReceipt(raw json.RawMessage, of ReceiptTerms, transaction string
 
 var (
 	receiptDomain = signedDomain("x402 receipt")
-	receiptType   = crypto.Keccak256([]byte("Receipt(uint256 version,string network,string resourceUrl,string payer,uint256 issuedAt,string transaction)"))
+	receiptType   = Keccak256([]byte("Receipt(uint256 version,string network,string resourceUrl,string payer,uint256 issuedAt,string transaction)"))
 )
 
 // signedReceipt holds what the seller has signed. A receipt need not name the transaction.

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // HeaderSignIn is the request header of a signed sign-in.
@@ -279,7 +277,7 @@ func (m SignIn) Text() string {
 // from EIP-712, so a signature of it moves no money.
 func (m SignIn) Digest() [32]byte {
 	text := m.Text()
-	return [32]byte(crypto.Keccak256([]byte("\x19Ethereum Signed Message:\n" + strconv.Itoa(len(text)) + text)))
+	return [32]byte(Keccak256([]byte("\x19Ethereum Signed Message:\n" + strconv.Itoa(len(text)) + text)))
 }
 
 // Header returns the value of HeaderSignIn.

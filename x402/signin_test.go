@@ -92,7 +92,7 @@ func TestSignInText(t *testing.T) {
 		if digest := m.Digest(); string(digest[:]) != string(accounts.TextHash([]byte(want))) {
 			t.Errorf("%s: not the digest of personal_sign", name)
 		}
-		signature, err := x402.Sign(m.Digest(), key)
+		signature, err := x402test.Sign(m.Digest(), key)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/purserpay/purser/money"
 )
 
@@ -51,8 +49,8 @@ type Cancellation struct {
 // Digest returns the EIP-712 hash that gets signed, as that of an [Authorization].
 func (c Cancellation) Digest(asset Asset, chainID uint64) [32]byte {
 	domain := separator(asset, chainID)
-	message := crypto.Keccak256(crypto.Keccak256([]byte(cancellationType)), addressWord(c.Authorizer), c.Nonce[:])
-	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain[:], message))
+	message := Keccak256(Keccak256([]byte(cancellationType)), addressWord(c.Authorizer), c.Nonce[:])
+	return [32]byte(Keccak256([]byte{0x19, 0x01}, domain[:], message))
 }
 
 // Call returns the data of a call of the token contract that cancels the authorization.
@@ -64,6 +62,6 @@ func (c Cancellation) Call(s Signature) []byte {
 func (s Signature) words() []byte { return slices.Concat(word(uint64(s[64])), s[:64]) }
 
 // selector begins the data of a call: the first bytes of the hash of the function.
-func selector(function string) []byte { return crypto.Keccak256([]byte(function))[:4] }
+func selector(function string) []byte { return Keccak256([]byte(function))[:4] }
 
-func addressWord(a Address) []byte { return common.LeftPadBytes(a.evm[:], 32) }
+func addressWord(a Address) []byte { return append(make([]byte, 12), a.evm[:]...) }

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ethereum/go-ethereum/crypto"
-
 	"github.com/purserpay/purser/x402"
 )
 
@@ -30,12 +28,12 @@ func buyBare(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	key, err := crypto.GenerateKey()
+	key, err := x402.NewKey()
 	if err != nil {
 		return err
 	}
 	c, url, api := load{clients: numbers[0]}, os.Getenv("URL"), client(new(atomic.Int64))
-	from := x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey))
+	from := key.Address()
 	base, ok := x402.NetworkByWire("base")
 	if !ok {
 		return errors.New("base is not a known network")
@@ -53,9 +51,9 @@ func buyBare(ctx context.Context) error {
 		wanted := challenge.Accepts[0]
 		a := x402.Authorization{
 			From: from, To: wanted.PayTo, Value: wanted.Amount, ValidBefore: uint64(time.Now().Unix()) + 60,
-			Nonce: x402.Nonce(crypto.Keccak256Hash([]byte(target))),
+			Nonce: x402.Nonce(x402.Keccak256([]byte(target))),
 		}
-		signature, err := x402.Sign(a.Digest(base.Assets[0], base.ChainID), key)
+		signature, err := key.Sign(a.Digest(base.Assets[0], base.ChainID))
 		if err != nil {
 			return err
 		}

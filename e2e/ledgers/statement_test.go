@@ -22,6 +22,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 const elsewhere = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -205,7 +206,7 @@ func (w *town) pastPurser(amount money.Amount) {
 		w.t.Fatal(err)
 	}
 	a := x402.Authorization{From: w.wallet, To: to, Value: amount, ValidBefore: uint64(time.Now().Add(time.Minute).Unix()), Nonce: x402.Nonce{1}}
-	signature, err := x402.Sign(a.Digest(usdc, w.net.ChainID), key)
+	signature, err := x402test.Sign(a.Digest(usdc, w.net.ChainID), key)
 	if err != nil {
 		w.t.Fatal(err)
 	}

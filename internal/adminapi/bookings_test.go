@@ -24,6 +24,7 @@ import (
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 // onChain is a world whose facilitator moves money on a chain, in the middle of last month.
@@ -213,7 +214,7 @@ func moves(t *testing.T, w *onChain, wallet pay.Wallet, secret []byte, amount ui
 	a := x402.Authorization{From: *wallet.Address, To: to, Value: money.New(amount), ValidBefore: uint64(w.now().Add(time.Hour).Unix()), Nonce: x402.Nonce{1}}
 	key, err := crypto.ToECDSA(secret)
 	w.must(err)
-	signature, err := x402.Sign(a.Digest(base.Assets[0], base.ChainID), key)
+	signature, err := x402test.Sign(a.Digest(base.Assets[0], base.ChainID), key)
 	w.must(err)
 	_, err = w.chain.TransferWithAuthorization(t.Context(), a, signature)
 	w.must(err)

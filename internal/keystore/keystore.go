@@ -3,9 +3,8 @@
 // It also carries a key between a command and a running purser, so that it crosses the admin endpoint
 // encrypted.
 //
-// go-ethereum's own package would bring its transactions and blob cryptography into the binary.
-// It also panics on a file without some of the fields, and follows one that asks for any amount of
-// memory. The tests exchange files with it.
+// go-ethereum's own package is under the LGPL, panics on a file without some of the fields, and follows one
+// that asks for any amount of memory. The tests exchange files with it.
 package keystore
 
 import (
@@ -22,7 +21,6 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/uuid"
 	"golang.org/x/crypto/scrypt"
 
@@ -113,7 +111,7 @@ func encrypt(secret []byte, passphrase string, n int) ([]byte, error) {
 		return nil, err
 	}
 	f.Crypto.Text = hex.EncodeToString(text)
-	f.Crypto.MAC = hex.EncodeToString(crypto.Keccak256(derived[16:32], text))
+	f.Crypto.MAC = hex.EncodeToString(x402.Keccak256(derived[16:32], text))
 	return json.Marshal(f)
 }
 
@@ -141,7 +139,7 @@ func Decrypt(text []byte, passphrase string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if subtle.ConstantTimeCompare(mac, crypto.Keccak256(derived[16:32], sealed)) != 1 {
+	if subtle.ConstantTimeCompare(mac, x402.Keccak256(derived[16:32], sealed)) != 1 {
 		return nil, ErrPassphrase
 	}
 	secret, err := xor(derived[:16], iv, sealed)
@@ -227,11 +225,12 @@ func (p derivation) pbkdf2(passphrase string) ([]byte, error) {
 }
 
 func addressOf(secret []byte) (x402.Address, error) {
-	key, err := crypto.ToECDSA(secret)
+	key, err := x402.ParseKey(secret)
 	if err != nil {
-		return x402.Address{}, formatErrorf("what it holds is no private key") // err describes the secret's value
+		return x402.Address{}, formatErrorf("what it holds is no private key")
 	}
-	return x402.EVMAddress(crypto.PubkeyToAddress(key.PublicKey)), nil
+	defer key.Wipe()
+	return key.Address(), nil
 }
 
 func xor(key, iv, text []byte) ([]byte, error) {

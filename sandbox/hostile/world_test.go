@@ -19,6 +19,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 func TestMain(m *testing.M) {
@@ -110,7 +111,7 @@ func (b buyer) sign(t *testing.T, a Answer) (x402.Payload, x402.Requirement) {
 		ValidBefore: uint64(time.Now().Add(time.Minute).Unix()),
 	}
 	_, _ = rand.Read(authorization.Nonce[:])
-	s, err := x402.Sign(authorization.Digest(asset, n.ChainID), b.key)
+	s, err := x402test.Sign(authorization.Digest(asset, n.ChainID), b.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/x402/x402test"
 )
 
 func TestMain(m *testing.M) {
@@ -107,7 +108,7 @@ func (a *actor) sign(value uint64, change ...func(*x402.Authorization)) (x402.Au
 	for _, f := range change {
 		f(&one)
 	}
-	signature, err := x402.Sign(one.Digest(usdc, base.ChainID), a.key)
+	signature, err := x402test.Sign(one.Digest(usdc, base.ChainID), a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}

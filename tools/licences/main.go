@@ -41,8 +41,8 @@ var allowed = []string{
 
 // exceptions lists the further licences of modules that were examined.
 var exceptions = map[string][]string{
-	// Only the library is linked in. It is under the LGPL: a distributor of purser must let users relink it, which they
-	// can, because the source is open. The GPL is for its commands, and its text is a part of the LGPL.
+	// Only purser-sandbox links it, and the library alone. It is under the LGPL: a distributor must let users relink it,
+	// which they can, because the source is open. The GPL is for its commands, and its text is a part of the LGPL.
 	"github.com/ethereum/go-ethereum": {"LGPL-3.0", "GPL-3.0"},
 	// The licence of a font for pictures of source code, which may accompany other works.
 	"github.com/alecthomas/chroma/v2": {"OFL-1.1"},

@@ -1,5 +1,5 @@
-// Package x402test signs offers and receipts as sellers do, for tests. It hashes EIP-712 by
-// go-ethereum's own code, which package x402 does not use.
+// Package x402test signs as sellers and other wallets do, for tests. It hashes and signs by go-ethereum's own
+// code, which package x402 does not use.
 package x402test
 
 import (
@@ -99,7 +99,7 @@ func (s Seller) sign(domain, primary string, payload Fields, members ...string) 
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	signature, err := x402.Sign([32]byte(hash), s.key)
+	signature, err := Sign([32]byte(hash), s.key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
