@@ -50,9 +50,11 @@ func (o guestOut) in(text string) string {
 // retype writes the commands in the help of a command, and of those below it, as people type them.
 func (o guestOut) retype(c *cobra.Command) {
 	c.Short, c.Long, c.Example = o.in(c.Short), o.in(c.Long), o.in(c.Example)
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	usage := func(f *pflag.Flag) {
 		f.Usage = strings.Replace(o.in(f.Usage), adminDefault, "(default: the one of Caddy's configuration)", 1)
-	})
+	}
+	c.Flags().VisitAll(usage) // LocalFlags would give each command its own copy of all that it inherits
+	c.PersistentFlags().VisitAll(usage)
 	for _, sub := range c.Commands() {
 		o.retype(sub)
 	}
