@@ -147,7 +147,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age f
 		}
 		return have, err
 	})
-	if fresh {
+	if fresh && age != afreshToWatch {
 		p.watchLow(c, have.amount)
 	}
 	return have, err
@@ -238,6 +238,7 @@ const (
 	asRemembered freshness = iota
 	afreshToPay
 	afreshToShow
+	afreshToWatch // for a look that no person asked for
 	freshnesses
 )
 
@@ -315,6 +316,11 @@ func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (money.Amount, erro
 // has just changed. The RPC is asked about a wallet once in a second at most.
 func (p *Payer) WalletBalanceNow(ctx context.Context, w Wallet) (money.Amount, error) {
 	return p.walletBalance(ctx, w, afreshToShow)
+}
+
+// WalletBalanceQuietly is WalletBalanceNow for watching. People are not told that the wallet is low: it may be of no use.
+func (p *Payer) WalletBalanceQuietly(ctx context.Context, w Wallet) (money.Amount, error) {
+	return p.walletBalance(ctx, w, afreshToWatch)
 }
 
 func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (money.Amount, error) {
