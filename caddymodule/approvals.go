@@ -16,7 +16,7 @@ type ApprovalOptions struct {
 	// when false, none. Default: {env.PURSER_REQUIRE_APPROVAL_NEW_HOSTS}, else that to suspicious hosts.
 	RequireApprovalNewHosts string `json:"require_approval_new_hosts,omitempty"`
 	// ApprovalWait is the time that a request waits for the answer, such as 60s, or off: it does not wait.
-	// Default: {env.PURSER_APPROVAL_WAIT}, else 60s.
+	// Default: {env.PURSER_APPROVAL_WAIT}, else 4s, which is less than the time-outs of usual clients.
 	ApprovalWait string `json:"approval_wait,omitempty"`
 	// ApprovalExpiry is the time after which an approval allows nothing any more. Default:
 	// {env.PURSER_APPROVAL_EXPIRY}, else 1h.
@@ -28,7 +28,7 @@ func (o ApprovalOptions) resolve(s *settings) error {
 	return cmp.Or(
 		set(&s.policy.RequireApprovalAbove, option{"require_approval_above", "PURSER_REQUIRE_APPROVAL_ABOVE", ""}.cap, o.RequireApprovalAbove),
 		set(&s.policy.RequireApprovalNewHosts, option{"require_approval_new_hosts", "PURSER_REQUIRE_APPROVAL_NEW_HOSTS", ""}.yes, o.RequireApprovalNewHosts),
-		set(&s.approvalWait, option{"approval_wait", "PURSER_APPROVAL_WAIT", "60s"}.wait, o.ApprovalWait),
+		set(&s.approvalWait, option{"approval_wait", "PURSER_APPROVAL_WAIT", "4s"}.wait, o.ApprovalWait),
 		set(&s.approvalExpiry, option{"approval_expiry", "PURSER_APPROVAL_EXPIRY", "1h"}.duration, o.ApprovalExpiry),
 	)
 }

@@ -321,7 +321,7 @@ func (e *ApprovalError) Detail() string {
 	if e.expired {
 		return fmt.Sprintf("%sa person must approve this payment (approval %s): %s. Repeat the same request to ask again", why, a.ID, a.Detail)
 	}
-	return fmt.Sprintf("%sa person must approve this payment (approval %s): %s. Repeat the same request after that, before %s", why, a.ID, a.Detail, Moment(a.Expires))
+	return fmt.Sprintf("%sheld, because a person must approve this payment (approval %s): %s. Ask again with the same request, until %s", why, a.ID, a.Detail, Moment(a.Expires))
 }
 
 func (e *ApprovalError) Error() string { return e.Rule() + ": " + e.Detail() }

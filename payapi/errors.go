@@ -80,6 +80,7 @@ func (e *keyError) Unwrap() error { return e.cause }
 const (
 	retryStore   = 5  // the store tries to recover every second
 	retryOpen    = 5  // a repeat continues the payment
+	retryHeld    = 5  // a person may have answered
 	retryExpired = 60 // only recovery can still close the payment
 )
 
@@ -142,7 +143,11 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		body := problem{Error: textPolicy, Rule: e.Rule, Detail: e.Detail, FigureTexts: e.Figures.Texts()}
 		return http.StatusPaymentRequired, body, a.until(e.Figures)
 	case pay.CodeApproval:
-		return http.StatusPaymentRequired, approvalProblem(as[*pay.ApprovalError](err)), 0
+		held := approvalProblem(as[*pay.ApprovalError](err))
+		if held.Approval != nil && held.Rule == "approval-needed" {
+			return http.StatusPaymentRequired, held, retryHeld
+		}
+		return http.StatusPaymentRequired, held, 0
 	case pay.CodeOpen:
 		state, retry := a.stateOf(as[*pay.OpenError](err).Payment)
 		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet; send the same call again", Payment: state}, retry

@@ -273,6 +273,9 @@ const notPaid = "purser did not pay: "
 // maxPhrase bounds what a status line has of words.
 const maxPhrase = 250
 
+// approvalPause is the time after which a held request may ask again. It waits for an answer then, as before.
+const approvalPause = 5 * time.Second
+
 // bodyPatience bounds the time in which the body of a 402 is read.
 const bodyPatience = 10 * time.Second
 
@@ -282,6 +285,9 @@ func (e Explanation) into(req *http.Request, resp *http.Response, patience time.
 	mark(req, resp.Header, e.Reason, e.Detail, e.Error)
 	if e.Approval != nil {
 		resp.Header.Set(HeaderApproval, e.Approval.ID)
+		if e.Reason == "approval-needed" {
+			setRetryAfter(resp.Header, approvalPause, time.Now())
+		}
 	}
 	if req.Method == http.MethodHead {
 		return

@@ -169,6 +169,29 @@ func TestReloadWhileHeld(t *testing.T) {
 	w.Check(t)
 }
 
+// By default a held request is answered before its client gives up. It says when to ask again, and the same request is paid
+// once after the approval.
+func TestHeldForLessThanClientsWait(t *testing.T) {
+	t.Parallel()
+	w := ask(sandboxed.New(t, process.Plain))
+	a := w.newAgent("0.001")
+	a.client.Timeout = 5 * time.Second // that of httpx
+	url := w.Money.SellerDirectURL() + cheap
+	held := a.get(url)
+	id := a.declined(held, "approval-needed")
+	if held.Header.Get("Retry-After") != "5" || !strings.Contains(held.Header.Get("Purser-Declined-Detail"), "Ask again with the same request") {
+		t.Errorf("%v", held.Header)
+	}
+	if again := a.get(url); a.declined(again, "approval-needed") != id {
+		t.Errorf("another approval: %v", again.Header)
+	}
+	a.must(a.answers(id, pay.Approved))
+	a.paid(a.get(url))
+	a.spent(cheapPrice)
+	w.End(t)
+	w.Check(t)
+}
+
 // As many requests as may be held are held at once. All of them are approved, and each is paid once.
 func TestHundredAtOnce(t *testing.T) {
 	t.Parallel()
@@ -201,7 +224,7 @@ func TestOtherDoors(t *testing.T) {
 	t.Parallel()
 	money, err := sandbox.Start(context.Background(), sandbox.Options{})
 	process.CloseAtEnd(t, money, err)
-	w := ask(sandboxed.On(t, money, process.Plain, "PURSER_UPSTREAM="+money.SellerDirectURL(), "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_FACILITATOR_URL="+money.FacilitatorURL()))
+	w := ask(sandboxed.On(t, money, process.Plain, "PURSER_UPSTREAM="+money.SellerDirectURL(), "PURSER_REQUIRE_APPROVAL_ABOVE=0.001", "PURSER_APPROVAL_WAIT=60s", "PURSER_FACILITATOR_URL="+money.FacilitatorURL()))
 	a := w.newAgent("default")
 	answered := make(chan process.Answer, 1)
 	ask := func(method, url, body string, header ...string) {

@@ -38,7 +38,7 @@ type world struct {
 
 func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
-	return ask(sandboxed.New(t, process.Plain, settings...))
+	return ask(sandboxed.New(t, process.Plain, append([]string{"PURSER_APPROVAL_WAIT=60s"}, settings...)...))
 }
 
 // ask lets people ask a purser at its admin endpoint.

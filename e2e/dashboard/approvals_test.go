@@ -75,7 +75,7 @@ func (h *house) tells() <-chan notice {
 func TestApprovals(t *testing.T) {
 	needBrowser(t)
 	needed.Program(t, "Debian: apt-get install curl", "curl")
-	h := newHouse(t)
+	h := newHouse(t, "PURSER_APPROVAL_WAIT=60s")
 	told := h.tells()
 	ada := h.signIn("ada")
 	agent, err := h.newKey("research agent")

@@ -126,7 +126,7 @@ http://:%d {
 		}
 		return ""
 	})
-	told(0, "DIR/.local/share/caddy/purser/purser.db")
+	told(2, "DIR/.local/share/caddy/purser/purser.db", "A wallet is empty")
 	c, err := hostile.Deployment(t.Context(), doors, key)
 	if err != nil {
 		t.Fatal(err)
