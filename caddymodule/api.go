@@ -1,8 +1,8 @@
 package caddymodule
 
 import (
+	"cmp"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,12 +18,13 @@ import (
 // API is the handler of purser's REST API. It ends the route: what it does not know is
 // answered with a 404 in JSON.
 type API struct {
-	// KeyRate is the largest number of keys that one client address may create per minute; negative is no bound.
+	// KeyRate is the largest number of keys that one client address may create per minute, or off.
 	// Default: 60.
-	KeyRate int `json:"key_rate,omitempty"`
+	KeyRate string `json:"key_rate,omitempty"`
 
 	doorway
-	api *payapi.API
+	keyRate int
+	api     *payapi.API
 }
 
 // CaddyModule returns the Caddy module information.
@@ -31,15 +32,17 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.purser_api", New: func() caddy.Module { return new(API) }}
 }
 
-// Provision attaches the handler to the app.
-func (h *API) Provision(ctx caddy.Context) error { return h.attach(ctx, h) }
+// Provision resolves the options and attaches the handler to the app.
+func (h *API) Provision(ctx caddy.Context) error {
+	return cmp.Or(set(&h.keyRate, option{name: "purser_api key_rate"}.most, h.KeyRate), h.attach(ctx, h))
+}
 
 func (h *API) open(t *tenant) (err error) {
 	s := h.app.settings
 	h.api, err = payapi.New(payapi.Options{
 		Payer: t.payer, Books: t.books, Troubles: t.troubles.Now, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
-		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
+		Logger: h.app.log.With("part", "api"), KeyRate: h.keyRate, Admission: s.bounds("api"),
 		Declined:           func(d pay.Decline) { t.declined(policy.DoorAPI, d) },
 		RegistrationClosed: s.registrationClosed, LoopbackOnly: h.loopback(),
 	})
@@ -63,21 +66,9 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 // UnmarshalCaddyfile reads:
 //
 //	purser_api [<matcher>] {
-//	    key_rate <number>
+//	    key_rate <number>|off
 //	}
-func (h *API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	var rate string
-	err := parseModule(d, h, map[string]func() error{"key_rate": func() error { return parseOption(d, &rate) }})
-	if err != nil || rate == "" {
-		return err
-	}
-	n, err := strconv.Atoi(rate)
-	if err != nil || n == 0 {
-		return d.Errf("key_rate: %q is not a number of keys per minute", rate)
-	}
-	h.KeyRate = n
-	return nil
-}
+func (h *API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseModule(d, h, nil) }
 
 var (
 	_ caddy.Provisioner           = (*API)(nil)

@@ -1,10 +1,10 @@
 package caddymodule
 
+// No Caddy here: it resolves options of the app.
+
 import (
 	"cmp"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // ApprovalOptions say which payments a person must approve first, and how long there is time for that.
@@ -53,11 +53,11 @@ func (o option) wait(given string) (time.Duration, error) {
 	if err != nil || v == off || v == "0" {
 		return 0, err
 	}
-	d, err := caddy.ParseDuration(v)
-	if err != nil || d < 0 {
-		return 0, o.errorf("%q is neither a duration such as 60s nor off", v)
+	d, err := o.parseDuration(v)
+	if err == nil && d < 0 {
+		err = o.errorf("%q is neither a duration such as 60s nor off", v)
 	}
-	return d, nil
+	return d, err
 }
 
 // stopWaiting ends the waits for approvals. They go on after a reload, unless no configuration has this store any more.

@@ -2,7 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
-	"reflect"
+	"errors"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -64,69 +65,47 @@ func parseModule(d *caddyfile.Dispenser, into any, others map[string]func() erro
 
 // parseBlock reads a block of options with one argument each.
 func parseBlock(d *caddyfile.Dispenser, into any, others map[string]func() error) error {
-	known := fields(into)
+	known, first := options.Fields(into), map[string]caddyfile.Token{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		parse := others[d.Val()]
-		if field := known[d.Val()]; parse == nil && field != nil {
+		name, at := d.Val(), d.Token()
+		field, isField := known[name]
+		parse := others[name]
+		if parse == nil && isField {
 			parse = func() error { return parseOption(d, field) }
 		}
 		if parse == nil {
-			return d.Errf("unrecognized subdirective %q", d.Val())
+			return d.Errf("unrecognized subdirective %q", name)
 		}
-		if err := parse(); err != nil {
+		if err := parse(); errors.Is(err, options.ErrTwice) {
+			return twice(d, name, first[name])
+		} else if err != nil {
 			return err
 		}
+		first[name] = at
 	}
 	return nil
 }
 
-// fields returns the options of a struct: pointers to its fields by their names in JSON, or in the
-// tag "caddyfile" where that has another one.
-func fields(of any) map[string]any {
-	all := map[string]any{}
-	s := reflect.ValueOf(of).Elem()
-	for _, f := range reflect.VisibleFields(s.Type()) {
-		inJSON, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		name := cmp.Or(f.Tag.Get("caddyfile"), inJSON)
-		if name == "-" || !f.IsExported() {
-			continue
-		}
-		switch field := s.FieldByIndex(f.Index).Addr().Interface().(type) {
-		case *string:
-			if all[name] = field; f.Tag.Get("form") == "list" {
-				all[name] = joined{field}
-			}
-		case *[]string:
-			all[name] = field
-		}
+// twice is the error for an option that stands at another place already.
+func twice(d *caddyfile.Dispenser, name string, first any) error {
+	at, known := first.(caddyfile.Token)
+	if !known || at.File == "" {
+		return d.Errf("%s is given twice", name)
 	}
-	return all
+	return d.Errf("%s is given twice, first at %s:%d", name, at.File, at.Line)
 }
 
-// joined is an option whose field holds a list as one text.
-type joined struct{ *string }
-
-// parseOption reads the arguments of an option: one, or several of a list. A list of texts can be given repeatedly.
-func parseOption(d *caddyfile.Dispenser, into any) error {
-	name, args := d.Val(), d.RemainingArgs()
-	list, repeats := into.(*[]string)
-	one, several := into.(joined)
-	if !several && !repeats {
-		one.string = into.(*string)
-	}
-	switch {
-	case !repeats && *one.string != "":
-		return d.Errf("%s is set twice", name)
-	case len(args) == 0, len(args) > 1 && !several && !repeats:
+// parseOption reads the arguments of an option: one, or several of a list.
+func parseOption(d *caddyfile.Dispenser, into options.Field) error {
+	name := d.Val()
+	switch err := into.Take(d.RemainingArgs()...); {
+	case errors.Is(err, options.ErrCount):
 		return d.ArgErr()
-	case strings.TrimSpace(strings.Join(args, "")) == "":
-		return d.Errf("%s: nothing is written behind it; leave the option out if that is meant", name)
-	case repeats:
-		*list = append(*list, args...)
+	case errors.Is(err, options.ErrEmpty):
+		return d.Errf("%s: %w", name, err)
 	default:
-		*one.string = strings.Join(args, ",")
+		return err
 	}
-	return nil
 }
 
 // parsePart reads a block of options of one host, task or plan.
@@ -143,9 +122,10 @@ func parsePart[T comparable](d *caddyfile.Dispenser, empty string, into *map[str
 		}
 		name = strings.ToLower(string(known))
 	}
-	if _, twice := (*into)[name]; twice {
-		return d.Errf("%s %s is set twice", of, name)
+	if _, given := (*into)[name]; given {
+		return twice(d, of+" "+name, d.GetContext(of+" "+name))
 	}
+	d.SetContext(of+" "+name, d.Token())
 	var part, unset T
 	if err := parseBlock(d, &part, nil); err != nil {
 		return err

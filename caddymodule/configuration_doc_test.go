@@ -35,7 +35,8 @@ var blocks = []struct {
 	{"`wallets cdp { … }` in it", "", "wallets cdp ", []string{"CDPWallets"}},
 	{"`facilitator http { … }` in it", "", "facilitator http ", []string{"HTTPFacilitator"}},
 	{"The handler `purser_proxy { … }`", "", "purser_proxy ", []string{"Proxy", "ReachOptions"}},
-	{"The handler `purser_upstream [URL] { … }`", "It takes the options of the transport as well.", "purser_upstream ", []string{"Upstream"}},
+	{"The handler `purser_upstream { … }`", "It takes the options of the transport as well.", "purser_upstream ", []string{"Upstream"}},
+	{"The handler `purser_api { … }`", "", "purser_api ", []string{"API"}},
 	{"`transport purser { … }` of `reverse_proxy`", "", "transport purser ", []string{"DoorOptions"}},
 	{"`listener_wrappers { purser { … } }`", "", "listener purser ", []string{"Listener"}},
 }
@@ -108,9 +109,11 @@ var (
 	variableText = regexp.MustCompile(`\{env\.([A-Z0-9_]+)\}(, else )?`)
 )
 
-// notConfigured are fields that are no options for people.
-// Hosts, tasks, plans and other modules have blocks of their own.
-var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plan", "network"}
+// notConfigured are fields that are no options for people, by type. Hosts, tasks, plans, networks and transports have
+// blocks of their own.
+var notConfigured = map[string][]string{
+	"App": {"world", "example", "plan", "network"}, "PolicyOptions": {"host", "task"}, "Upstream": {"transport"},
+}
 
 // table writes the options of a block, and notes the variables that are in it.
 func (s source) table(t *testing.T, b *strings.Builder, prefix string, types []string, seen map[string]bool) {
@@ -121,7 +124,7 @@ func (s source) table(t *testing.T, b *strings.Builder, prefix string, types []s
 			t.Errorf("%s has no fields with comments", name)
 		}
 		for _, f := range s.fields[name] {
-			if slices.Contains(notConfigured, f.name) {
+			if slices.Contains(notConfigured[name], f.name) {
 				continue
 			}
 			if f.doc == "" {
@@ -225,5 +228,123 @@ func TestConfigurationReference(t *testing.T) {
 	}
 	if want != string(text) {
 		t.Errorf("%s is not what the code says: run this test with -update", configurationDoc)
+	}
+}
+
+// formsOf maps the headings of docs/configuration.md to Caddyfiles with an option in that place.
+func formsOf(s *site) map[string]func(option string) string {
+	app := func(before string) func(string) string {
+		return func(option string) string {
+			of := *s
+			of.app = before + "{\n" + option + "\n}"
+			return of.caddyfile()
+		}
+	}
+	route := func(before, after string) func(string) string {
+		return func(option string) string {
+			of := *s
+			of.route = before + " {\n" + option + "\n}" + after
+			return of.caddyfile()
+		}
+	}
+	return map[string]func(option string) string{
+		"The global option `purser { … }`": func(option string) string {
+			of := *s
+			if of.app = option; strings.HasPrefix(option, "data_dir ") {
+				return strings.Replace(of.caddyfile(), "data_dir "+of.dir, "", 1)
+			}
+			return of.caddyfile()
+		},
+		"`network NAME { … }` in it":                  app("network base "),
+		"`plan free|developer|agency { … }` in it":    app("plan free "),
+		"`store bolt { … }` in it":                    app("store bolt "),
+		"`store postgres { … }` in it":                app("store postgres "),
+		"`wallets external { … }` in it":              app("wallets external "),
+		"`wallets cdp { … }` in it":                   app("wallets cdp "),
+		"`facilitator http { … }` in it":              app("facilitator http "),
+		"The handler `purser_proxy { … }`":            route("purser_proxy", ""),
+		"The handler `purser_upstream { … }`":         route("purser_upstream", ""),
+		"The handler `purser_api { … }`":              route("purser_api", ""),
+		"`transport purser { … }` of `reverse_proxy`": route("reverse_proxy 127.0.0.1:1 {\ntransport purser", "\n}"),
+		"`listener_wrappers { purser { … } }`": func(option string) string {
+			of := *s
+			of.global = "servers {\nlistener_wrappers {\npurser {\n" + option + "\n}\n}\n}"
+			return of.caddyfile()
+		},
+	}
+}
+
+// formless are the options whose arguments are no texts.
+var formless = map[string]string{"store": "bolt", "wallets": "none", "facilitator": "http", "resolve": "a.example 127.0.0.1", "http": "{\n}"}
+
+var (
+	rowText    = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| `?([A-Z0-9_]*)`? \\| (.*) \\| (.*) \\|$")
+	suchAs     = regexp.MustCompile(`such as "?([^\s",;|]*[^\s",;|.])`)
+	plainValue = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?[a-zA-Z]*|[0-9]+ (MiB|s|min)|off|on|base|exact|open|\*)$`)
+)
+
+// The parser takes every option that the document has, where it has it, and every value that it names: as an example,
+// as the default, and off.
+func TestDocumentedForms(t *testing.T) {
+	text, err := os.ReadFile(configurationDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), beginTables)
+	tables, _, _ := strings.Cut(rest, endTables)
+	forms, seen, values := formsOf(newSite(t)), 0, 0
+	t.Setenv("PURSER_SIGNER_URL", "http://127.0.0.1:1")
+	for section := range strings.SplitSeq(tables, "\n## ") {
+		title, body, _ := strings.Cut(section, "\n")
+		if title == "" || strings.HasPrefix(title, "Variables ") {
+			continue
+		}
+		form := forms[title]
+		if form == nil {
+			t.Errorf("%s: no form is known", title)
+			continue
+		}
+		for _, row := range rowText.FindAllStringSubmatch(body, -1) {
+			name, words, unset := row[1], strings.ReplaceAll(row[3], `\|`, "|"), row[4]
+			if _, err := adapt(form(name + " " + cmp.Or(formless[name], "{env.PURSER_TEST_ANY}"))); err != nil {
+				t.Errorf("%s: %s: %v", title, name, err)
+			}
+			seen++
+			named := []string{}
+			for _, m := range suchAs.FindAllStringSubmatch(words, -1) {
+				named = append(named, m[1])
+			}
+			if strings.Contains(words, "or off") {
+				named = append(named, off)
+			}
+			if plainValue.MatchString(unset) {
+				named = append(named, strings.ReplaceAll(unset, " ", ""))
+			}
+			if strings.Contains(words, "reference to") { // the value itself is refused
+				continue
+			}
+			for _, value := range named {
+				values++
+				err := validate(form(name + " " + value))
+				if err != nil && strings.Contains(err.Error(), "CDP_API_KEY_ID is not set") {
+					err = nil // of other options
+				}
+				if err != nil {
+					t.Errorf("%s: %s %s: %v", title, name, value, err)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"max_payment", "daily_budget", "monthly_budget"} { // which the text before the tables has
+		s := newSite(t)
+		for _, value := range []string{"0.5", off} {
+			s.app = "host *.example.com {\n" + name + " " + value + "\n}\ntask * {\n" + name + " " + value + "\n}"
+			if err := validate(s.caddyfile()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if seen < 120 || values < 60 {
+		t.Errorf("%d options and %d values only", seen, values)
 	}
 }

@@ -27,7 +27,7 @@ type DoorOptions struct {
 	// loopback or private address.
 	AllowHTTP []string `json:"allow_http,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
-	ChallengeHeaders []string `json:"challenge_headers,omitempty" caddyfile:"challenge_header"`
+	ChallengeHeaders []string `json:"challenge_header,omitempty"`
 	// MaxReplay is the part of a request body that is kept in memory at most, to be sent again with a
 	// payment, such as "1MiB"; the rest goes into a temporary file. Default: 1 MiB.
 	MaxReplay string `json:"max_replay,omitempty"`

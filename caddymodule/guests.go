@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -130,7 +131,7 @@ func (o guestOption) check(name string) error {
 // option's own variable is set to nothing, as the shipped Caddyfile has it in that place.
 func (o guestOption) parse(d *caddyfile.Dispenser, raw *json.RawMessage) error {
 	if *raw != nil {
-		return d.Errf("%s is set twice", o.name)
+		return options.ErrTwice
 	}
 	if !d.NextArg() || d.Val() == "" {
 		if v, set := os.LookupEnv(o.variable); set && v == "" {

@@ -159,11 +159,22 @@ func (o option) duration(given string) (time.Duration, error) {
 	if err != nil || v == "" {
 		return 0, err
 	}
-	d, err := caddy.ParseDuration(v)
-	if err != nil || d <= 0 {
-		return 0, o.errorf("%q is not a duration such as 90s", v)
+	d, err := o.parseDuration(v)
+	if err == nil && d <= 0 {
+		err = o.errorf("%q is not a duration such as 90s", v)
 	}
-	return d, nil
+	return d, err
+}
+
+// parseDuration reads a duration. A number alone could be seconds, or nanoseconds as in Caddy's own JSON.
+func (o option) parseDuration(v string) (time.Duration, error) {
+	d, err := caddy.ParseDuration(v)
+	if _, number := strconv.ParseFloat(v, 64); err != nil && number == nil {
+		err = o.errorf("%q has no unit: write a text such as \"90s\"", v)
+	} else if err != nil {
+		err = o.errorf("%q is not a duration such as 90s", v)
+	}
+	return d, err
 }
 
 // size is an option that is a number of bytes; 0 if it is not set.

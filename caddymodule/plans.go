@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -37,7 +38,7 @@ func (a *App) resolvePlans(s *settings) error {
 			return option{name: "plan"}.errorf("%w", err)
 		}
 		if _, twice := s.plans[name]; twice {
-			return option{name: of}.errorf("is given twice")
+			return option{name: of}.errorf("%w", options.ErrTwice)
 		}
 		p := pay.Plan{Name: name}
 		err = cmp.Or(

@@ -40,9 +40,9 @@ type PolicyOptions struct {
 	OfferSigners string `json:"offer_signers,omitempty" form:"list"`
 
 	// Hosts have limits of their own, by the patterns of AllowHosts.
-	Hosts map[string]BudgetOptions `json:"hosts,omitempty"`
+	Hosts map[string]BudgetOptions `json:"host,omitempty"`
 	// Tasks have limits of their own, by their labels; "*" is what all others share.
-	Tasks map[string]BudgetOptions `json:"tasks,omitempty"`
+	Tasks map[string]BudgetOptions `json:"task,omitempty"`
 }
 
 // BudgetOptions are limits of money, in USDC, or off. Limits of hosts and tasks have neither

@@ -44,7 +44,7 @@ type Proxy struct {
 	// SpoolDir is the folder for those files. Default: the system's for temporary files.
 	SpoolDir string `json:"spool_dir,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
-	ChallengeHeaders []string `json:"challenge_headers,omitempty" caddyfile:"challenge_header"`
+	ChallengeHeaders []string `json:"challenge_header,omitempty"`
 	// Resolve gives names fixed addresses instead of asking DNS.
 	Resolve map[string]string `json:"resolve,omitempty"`
 
@@ -272,14 +272,18 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //	    resolve <name> <ip>
 //	}
 //
-// Options have the names that the fields have in JSON, except challenge_header. Options that take a
-// host, a CIDR, a header or a PEM file can be repeated, and resolve.
+// Options have the names that the fields have in JSON. Options that take a host, a CIDR, a header or a
+// PEM file can be repeated, and resolve.
 func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseModule(d, h, map[string]func() error{"resolve": func() error {
 		var host, ip string
 		if !d.AllArgs(&host, &ip) || strings.TrimSpace(host) == "" || strings.TrimSpace(ip) == "" {
 			return d.ArgErr()
 		}
+		if _, given := h.Resolve[host]; given {
+			return twice(d, "resolve "+host, d.GetContext("resolve "+host))
+		}
+		d.SetContext("resolve "+host, d.Token())
 		if h.Resolve == nil {
 			h.Resolve = map[string]string{}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/internal/options"
 )
 
 // writtenOptions returns a Caddyfile for each option that purser has, by the option's place. In it the
@@ -25,7 +26,9 @@ func writtenOptions(t *testing.T) map[string]string {
 			}
 		}
 	}
-	names := func(of any, more ...string) []string { return slices.Sorted(maps.Keys(withNames(fields(of), more))) }
+	names := func(of any, more ...string) []string {
+		return slices.Sorted(slices.Values(append(more, slices.Collect(maps.Keys(options.Fields(of)))...)))
+	}
 	app := func(options string) { s.app = options }
 	in("purser", "", "", names(new(App)), app)
 	in("network", "network base {\n", "\n}", names(new(NetworkOptions)), app)
@@ -44,16 +47,10 @@ func writtenOptions(t *testing.T) map[string]string {
 	in("purser_proxy", "purser_proxy {\nresolve a.example ", "\n}\npurser_api", []string{""}, route)
 	in("purser_proxy resolve", "purser_proxy {\nresolve ", " 127.0.0.1\n}\npurser_api", []string{""}, route)
 	in("purser_upstream", "purser_upstream {\n", "\n}", names(new(DoorOptions), "to"), route)
+	in("purser_api", "purser_api {\n", "\n}", names(new(API)), route)
 	in("transport", "reverse_proxy 127.0.0.1:1 {\ntransport purser {\n", "\n}\n}", names(new(DoorOptions)), route)
 	s.route = "purser_api"
 	in("listener", "servers {\nlistener_wrappers {\npurser {\n", "\n}\n}\n}", names(new(Listener)), func(options string) { s.global = options })
-	return all
-}
-
-func withNames(all map[string]any, more []string) map[string]any {
-	for _, name := range more {
-		all[name] = nil
-	}
 	return all
 }
 
@@ -187,8 +184,8 @@ func TestReferencesAreFound(t *testing.T) {
 	check("Caddyfile", "monthly_budget (PURSER_MONTHLY_BUDGET): "+nothing+"limits:1")
 	w.write(t, "Caddyfile", "{\n\tadmin off\n\tpurser {\n\t\thost a.example {\n\t\t\tmax_payment 1\n\t\t}\n\t\thost b.example:8443 {\n\t\t\tmax_payment {env.TYPO}\n\t\t}\n\t}\n}\n")
 	check("Caddyfile", "host b.example:8443 max_payment: "+nothing+"Caddyfile:8")
-	w.write(t, "purser.json", "{\"admin\": {\"disabled\": true}, \"apps\": {\n\"purser\": {\n\"hosts\": {\"a.example\": {\"max_payment\": \"{env.TYPO}\"}}}}}")
-	check("purser.json", "host a.example max_payment: "+nothing+"purser.json:3 (apps/purser/hosts/a.example/max_payment)")
+	w.write(t, "purser.json", "{\"admin\": {\"disabled\": true}, \"apps\": {\n\"purser\": {\n\"host\": {\"a.example\": {\"max_payment\": \"{env.TYPO}\"}}}}}")
+	check("purser.json", "host a.example max_payment: "+nothing+"purser.json:3 (apps/purser/host/a.example/max_payment)")
 	w.variables(t, "PURSER_MASTER_KEY_FILE=/nowhere/x")
 	w.write(t, "Caddyfile", shipped(t))
 	check("Caddyfile", "master_key_file (PURSER_MASTER_KEY_FILE): open /nowhere/x: no such file or directory, at purser.env:4")

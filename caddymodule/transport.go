@@ -20,6 +20,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/internal/routes"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
@@ -388,22 +389,22 @@ func withHost(u *url.URL, host string) *url.URL {
 //	    }
 //	}
 //
-// Options have the names that those of DoorOptions have in JSON, except challenge_header. allow_http
-// and challenge_header can be repeated.
+// Options have the names that those of DoorOptions have in JSON. allow_http and challenge_header can be
+// repeated.
 func (h *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return h.parse(d, nil)
 }
 
-// parse reads the block of the transport, and in it another option, "to", if it is not nil.
-func (h *Transport) parse(d *caddyfile.Dispenser, to *string) error {
+// parse reads the block of the transport, and in it other options.
+func (h *Transport) parse(d *caddyfile.Dispenser, more map[string]options.Field) error {
 	others := map[string]func() error{"http": func() error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
 		return h.HTTPTransport.UnmarshalCaddyfile(d.NewFromNextSegment())
 	}}
-	if to != nil {
-		others["to"] = func() error { return parseOption(d, to) }
+	for name, field := range more {
+		others[name] = func() error { return parseOption(d, field) }
 	}
 	err := parseModule(d, &h.DoorOptions, others)
 	return orWrapped(d, err, doorKeyOption.isReference(h.Key))

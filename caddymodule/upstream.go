@@ -17,6 +17,7 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
@@ -222,7 +223,7 @@ func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err
 //	}
 func (h *Upstream) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	t := newTransport()
-	if err := t.parse(d, &h.To); err != nil {
+	if err := t.parse(d, options.Fields(h)); err != nil {
 		return err
 	}
 	if !reflect.DeepEqual(t, newTransport()) {

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/purserpay/purser/internal/options"
 )
 
 // Names of the checks, which stay the same over versions.
@@ -59,7 +61,11 @@ func Warnings(found []Finding) (all []string) {
 // Find examines a configuration. It finds nothing in one without purser.
 func Find(config []byte, getenv func(string) string) (found []Finding) {
 	c := configuration{getenv: getenv}
-	if json.Unmarshal(config, &c) != nil || !c.hasPurser() {
+	err := json.Unmarshal(config, &c)
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong {
+		err = nil // what has another form is skipped, and nothing else
+	}
+	if err != nil || !c.hasPurser() {
 		return nil // a configuration that is none is told of elsewhere
 	}
 	return slices.Concat(c.admin(), c.hosts(), c.registration(), c.logs(), c.connections())
@@ -88,8 +94,8 @@ type configuration struct {
 	} `json:"logging"`
 	Apps struct {
 		Purser *struct {
-			AdminOverTCP string `json:"admin_over_tcp"`
-			Registration string `json:"registration"`
+			AdminOverTCP options.Text `json:"admin_over_tcp"`
+			Registration options.Text `json:"registration"`
 		} `json:"purser"`
 		HTTP struct {
 			Servers map[string]*server `json:"servers"`
@@ -197,7 +203,7 @@ func (c *configuration) admin() []Finding {
 	}
 	given := ""
 	if c.Apps.Purser != nil {
-		given = c.Apps.Purser.AdminOverTCP
+		given = string(c.Apps.Purser.AdminOverTCP)
 	}
 	f := OpenAdmin(at)
 	if c.option(given, "PURSER_ADMIN_OVER_TCP") == "on" {
@@ -265,7 +271,7 @@ func proxyIn(routes []any) (there, open bool) {
 			handler, _ := h.(object)
 			in := handler["handler"] == proxyHandler
 			inOpen := in
-			if inner, _ := handler["routes"].([]any); inner != nil {
+			if inner, _ := handler["routes"].([]any); inner != nil && !in {
 				in, inOpen = proxyIn(inner)
 			}
 			there, open = there || in, open || inOpen && through
@@ -298,7 +304,7 @@ func OpenProxy(registers, proxies []string) *Finding {
 func (c *configuration) registration() []Finding {
 	given := ""
 	if c.Apps.Purser != nil {
-		given = c.Apps.Purser.Registration
+		given = string(c.Apps.Purser.Registration)
 	}
 	if c.option(given, "PURSER_REGISTRATION") == "off" {
 		return nil

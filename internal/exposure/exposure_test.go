@@ -18,6 +18,11 @@ func served(parts, server string) string {
 	return `{` + parts + `"apps":{"purser":{},"http":{"servers":{"srv0":{` + server + `}}}}}`
 }
 
+// options is served with options of the app.
+func options(parts, app, server string) string {
+	return strings.Replace(served(parts, server), `"purser":{}`, `"purser":{`+app+`}`, 1)
+}
+
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const wrapped = `"listener_wrappers":[{"wrapper":"purser"}],`
@@ -53,6 +58,15 @@ func TestFind(t *testing.T) {
 		{"open registration beside a proxy", served(socket, everywhere+both), "", "registration! PURSER_REGISTRATION=off"},
 		{"by a variable", served(socket, wrapped+`"listen":["{env.HOST}:8402"],`+both), "HOST=0.0.0.0", "registration! loopback"},
 		{"closed", served(socket, everywhere+both), "PURSER_REGISTRATION=off", ""},
+		{"closed by false", options(socket, `"registration":false`, everywhere+both), "", ""},
+		{"opened by true", options(socket, `"registration":true`, everywhere+both), "PURSER_REGISTRATION=off", "registration! loopback"},
+		{"of another form", options(socket, `"registration":{"is":"off"}`, everywhere+both), "PURSER_REGISTRATION=off", "registration! loopback"},
+		{"allowed by true", options("", `"admin_over_tcp":true`, here+both), "", "admin each program"},
+		{"not allowed by false", options("", `"admin_over_tcp":false`, here+both), "PURSER_ADMIN_OVER_TCP=on", "admin! admin_over_tcp on"},
+		{"not allowed by a number", options("", `"admin_over_tcp":1`, here+both), "PURSER_ADMIN_OVER_TCP=on", "admin! admin_over_tcp on"},
+		{"other options that are no texts", options("", `"max_payment":0.5,"allow_hosts":["a.example"],"plans":false`, everywhere+both), "CADDY_ADMIN=unix//x", "registration! loopback"},
+		{"a host name in front of a proxy with routes", served(socket, here+`"routes":[{"match":[{"host":["example.com"]}],"handle":[{"handler":"purser_proxy","routes":[{"handle":[`+api+`]}]}]}]`), "", "hosts! bind"},
+		{"a form that purser does not know", strings.Replace(served("", here+both), `"apps"`, `"logging":{"logs":{"default":{"encoder":{"format":"x","fields":["a"]}}}},"apps"`, 1), "", "admin! localhost"},
 		{"without a proxy", served(socket, everywhere+`"routes":[{"handle":[`+api+`]}]`), "", ""},
 		{"without an API", served(socket, everywhere+`"routes":[{"handle":[`+proxy+`]}]`), "", ""},
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/exposure"
+	"github.com/purserpay/purser/internal/options"
 )
 
 // Change names a difference between the scratch installation and the user's own.
@@ -89,11 +90,8 @@ func walk(v any, visit func(object)) {
 	}
 }
 
-// text returns a string member of an object, or "".
-func text(o object, name string) string {
-	s, _ := o[name].(string)
-	return s
-}
+// text returns a member of an object as an option has it, or "".
+func text(o object, name string) string { return options.TextOf(o[name]) }
 
 // Names of purser's handlers and options in a configuration.
 const (
@@ -167,24 +165,21 @@ func factsOf(root object, environ environment) yours {
 	}
 	y.quotes = number(environ.or(text(app, "quotes_per_minute"), "PURSER_QUOTES_PER_MINUTE"), 300)
 	y.exposed = exposedIn(child(root, "apps", "http", "servers"))
-	allow := []any{}
+	var allow []string
 	walk(root["apps"], func(o object) {
 		switch text(o, "handler") {
 		case apiHandler:
-			if rate, ok := o["key_rate"].(json.Number); ok {
-				n, _ := strconv.Atoi(rate.String())
-				y.keyRate = max(0, n)
-			}
+			y.keyRate = number(environ.or(text(o, "key_rate"), ""), 60)
 		case proxyHandler:
-			given, _ := o["allow_addresses"].([]any)
-			allow = append(allow, given...)
+			if given := text(o, "allow_addresses"); given != "" {
+				allow = append(allow, given)
+			}
 		}
 	})
 	if len(allow) == 0 {
 		allow = append(allow, "")
 	}
-	for _, one := range allow {
-		given, _ := one.(string)
+	for _, given := range allow {
 		for _, cidr := range strings.FieldsFunc(environ.or(given, "PURSER_ALLOW_ADDRESSES"), separates) {
 			if p, err := netip.ParsePrefix(cidr); err == nil {
 				y.allowed = append(y.allowed, p.Masked())

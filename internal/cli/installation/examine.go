@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/options"
 )
 
 // Result says how a check ended.
@@ -152,27 +153,27 @@ type examination struct {
 
 // appConfig holds the options of purser that checks read.
 type appConfig struct {
-	DataDir      string          `json:"data_dir"`
-	Networks     string          `json:"networks"`
-	RPCURL       string          `json:"rpc_url"`
-	RPCURLFile   string          `json:"rpc_url_file"`
-	MaxPayment   string          `json:"max_payment"`
-	DailyBudget  string          `json:"daily_budget"`
-	Registration string          `json:"registration"`
+	DataDir      options.Text    `json:"data_dir"`
+	Networks     options.Text    `json:"networks"`
+	RPCURL       options.Text    `json:"rpc_url"`
+	RPCURLFile   options.Text    `json:"rpc_url_file"`
+	MaxPayment   options.Text    `json:"max_payment"`
+	DailyBudget  options.Text    `json:"daily_budget"`
+	Registration options.Text    `json:"registration"`
 	Network      map[string]rpcs `json:"network"`
 	Store        struct {
-		Path string `json:"path"`
+		Path options.Text `json:"path"`
 	} `json:"store"`
 }
 
 type rpcs struct {
-	RPCURL     string `json:"rpc_url"`
-	RPCURLFile string `json:"rpc_url_file"`
+	RPCURL     options.Text `json:"rpc_url"`
+	RPCURLFile options.Text `json:"rpc_url_file"`
 }
 
 // value returns an option: as it is configured, else its variable, else its default.
-func (e *examination) value(given, variable, unset string) string {
-	return cmp.Or(filled(given, e.Getenv), e.Getenv(variable), unset)
+func (e *examination) value(given options.Text, variable, unset string) string {
+	return cmp.Or(filled(string(given), e.Getenv), e.Getenv(variable), unset)
 }
 
 func one(check string, result Result, do, format string, args ...any) []Finding {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -57,7 +58,7 @@ func (e *examination) rpcOf(n x402.Network, first bool) (url, variable string, e
 }
 
 // secret reads an option that may be in a file.
-func (e *examination) secret(given, file, variable string) (string, error) {
+func (e *examination) secret(given, file options.Text, variable string) (string, error) {
 	if v := e.value(given, variable, ""); v != "" {
 		return v, nil
 	}
