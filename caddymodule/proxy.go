@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"crypto/x509"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -222,25 +220,7 @@ func (h *Proxy) ownHost() (func(host string) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	listening := guard.OwnListeners(listeners...)
-	var public string
-	if u, err := url.Parse(h.app.settings.publicURL); err == nil {
-		public = strings.ToLower(u.Host)
-	}
-	return func(host string) bool {
-		if public != "" && host == public {
-			return true
-		}
-		name, port, err := net.SplitHostPort(host)
-		if err != nil {
-			name, port = strings.Trim(host, "[]"), "80"
-		}
-		if name == "localhost" {
-			name = "127.0.0.1"
-		}
-		addr, err := netip.ParseAddrPort(net.JoinHostPort(name, port))
-		return err == nil && listening(addr)
-	}, nil
+	return guard.OwnHost(h.app.settings.publicURL, listeners...), nil
 }
 
 // ServeHTTP serves proxy traffic and passes the rest on.

@@ -208,19 +208,9 @@ func (h *Transport) cleaned(req *http.Request, call *proxy.Call) *http.Request {
 	forward.StripSecrets(out.Header, h.secret)
 	if h.host != "" {
 		out.Host = h.host
-		stripForwarded(out.Header)
+		forward.StripForwarded(out.Header)
 	}
 	return out
-}
-
-// stripForwarded takes out headers that tell of this machine. Sellers make the URLs of their
-// challenges from them. Caddy's header operations do the same, at four times the cost.
-func stripForwarded(header http.Header) {
-	for name := range header {
-		if strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "X-Real-Ip" {
-			delete(header, name)
-		}
-	}
 }
 
 // Reasons why this door does not pay, beside those of package proxy.

@@ -3,7 +3,9 @@ package guard
 import (
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 )
 
 // OwnListeners returns a function that recognizes the addresses of listeners, for [Options].Own. A
@@ -20,6 +22,30 @@ func OwnListeners(listeners ...netip.AddrPort) func(netip.AddrPort) bool {
 			own := l.Addr().Unmap()
 			return own == ip || own.IsUnspecified() && isLocal(ip) || ip.IsUnspecified() && own.IsLoopback()
 		})
+	}
+}
+
+// OwnHost returns a function that recognizes the host of a URL, "host" or "host:port" in lower case, as that of a public
+// URL, which may be empty, or of listeners.
+func OwnHost(publicURL string, listeners ...netip.AddrPort) func(host string) bool {
+	listening := OwnListeners(listeners...)
+	var public string
+	if u, err := url.Parse(publicURL); err == nil {
+		public = strings.ToLower(u.Host)
+	}
+	return func(host string) bool {
+		if public != "" && host == public {
+			return true
+		}
+		name, port, err := net.SplitHostPort(host)
+		if err != nil {
+			name, port = strings.Trim(host, "[]"), "80"
+		}
+		if name == "localhost" {
+			name = "127.0.0.1"
+		}
+		addr, err := netip.ParseAddrPort(net.JoinHostPort(name, port))
+		return err == nil && listening(addr)
 	}
 }
 

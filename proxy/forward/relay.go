@@ -197,6 +197,16 @@ func StripSecrets(h http.Header, secrets ...string) {
 	}
 }
 
+// StripForwarded takes out headers that tell of this machine. Sellers make the URLs of their
+// challenges from them. Caddy's header operations do the same, at four times the cost.
+func StripForwarded(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "X-Real-Ip" {
+			delete(h, name)
+		}
+	}
+}
+
 // holds recognizes header values that are one of the secrets, by itself or as a bearer's.
 func holds(secrets []string) func(value string) bool {
 	return func(value string) bool {

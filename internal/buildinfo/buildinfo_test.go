@@ -1,11 +1,11 @@
-package caddymodule
+package buildinfo
 
 import (
 	"runtime/debug"
 	"testing"
 )
 
-func TestVersionFrom(t *testing.T) {
+func TestVersion(t *testing.T) {
 	t.Parallel()
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
 	for _, c := range []struct {
@@ -13,19 +13,19 @@ func TestVersionFrom(t *testing.T) {
 		info debug.BuildInfo
 		want string
 	}{
-		{"release", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "v1.2.3"}}, "v1.2.3"},
-		{"checkout", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}, Settings: vcs}, "0123456789ab+dirty"},
-		{"no version control", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}}, "devel"},
+		{"release", debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v1.2.3"}}, "v1.2.3"},
+		{"checkout", debug.BuildInfo{Main: debug.Module{Path: Module, Version: "(devel)"}, Settings: vcs}, "0123456789ab+dirty"},
+		{"no version control", debug.BuildInfo{Main: debug.Module{Path: Module, Version: "(devel)"}}, "devel"},
 		{"built into a Caddy", debug.BuildInfo{
 			Main: debug.Module{Path: "caddy"}, Settings: vcs,
-			Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}},
+			Deps: []*debug.Module{{Path: Module, Version: "v1.2.3"}},
 		}, "v1.2.3"},
 		{"replaced by a folder", debug.BuildInfo{
 			Main: debug.Module{Path: "caddy"},
-			Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "/src"}}},
+			Deps: []*debug.Module{{Path: Module, Version: "v1.2.3", Replace: &debug.Module{Path: "/src"}}},
 		}, "devel"},
 	} {
-		if got := versionFrom(&c.info); got != c.want {
+		if got := Version(&c.info); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestWithCommit(t *testing.T) {
 		{"devel", commit, "devel+0123456789ab"},
 		{"devel", "0123", "devel+0123"},
 	} {
-		if got := withCommit(c.version, c.commit); got != c.want {
+		if got := WithCommit(c.version, c.commit); got != c.want {
 			t.Errorf("%s of %s: %q, want %q", c.version, c.commit, got, c.want)
 		}
 	}
