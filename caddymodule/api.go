@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
@@ -59,7 +60,7 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 		return nil
 	}
 	defer t.leave()
-	countAnswer(h.api, w, tracing.Request(r))
+	metrics.CountAnswer(h.api, w, tracing.Request(r))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -236,7 +237,7 @@ func (a *App) Cleanup() error {
 	defer a.mu.Unlock()
 	if run := a.live.Load(); run != nil && !run.released {
 		run.released = true
-		run.tenant.retire()
+		run.tenant.requests.Retire(time.Now())
 		run.home.release()
 	}
 	return nil

@@ -14,13 +14,15 @@ import (
 
 // DoorOptions say who pays for the requests of a reverse proxy, and how.
 type DoorOptions struct {
-	// Key is a reference to the API key that pays. An unknown key is created, with a wallet.
+	// Key is a reference to the API key that pays. An unknown key is created, with a wallet. A placeholder of
+	// requests, such as {http.request.header.X-Agent}, makes each client bring its own key, which must exist.
 	// Default: the app's key, else the key of `purser exec`.
 	Key string `json:"key,omitempty"`
 	// KeyFile is the file of that key. Default: none.
 	KeyFile string `json:"key_file,omitempty"`
 	// Task is the label of the budget that payments fall under: 1 to 64 characters of
-	// A-Z a-z 0-9 . _ -. Default: none.
+	// A-Z a-z 0-9 . _ -. It may have placeholders of requests, such as {http.request.uri.path.0}; while one is
+	// empty, there is no label. Default: none.
 	Task string `json:"task,omitempty"`
 	// AllowHTTP lists upstreams, "name" or "name:port", that are paid over plain http, where a
 	// machine on the path can forge what is asked for. Default: none but those with a
@@ -41,11 +43,14 @@ type DoorOptions struct {
 
 // payingDoor holds the resolved DoorOptions.
 type payingDoor struct {
-	secret    string // of a key of its own; empty: the app's
-	task      string
-	maxReplay int64
-	maxSpool  int64
-	failures  int
+	secret     string // of a key of its own; empty: the app's
+	keyFrom    string // the placeholder for the key of each request; empty: it is always the same
+	keyHeader  string // the header that this placeholder stands for, if it does
+	task       string
+	taskVaries bool // it has placeholders of requests
+	maxReplay  int64
+	maxSpool   int64
+	failures   int
 }
 
 var doorKeyOption = option{name: "transport purser key"}
@@ -53,16 +58,17 @@ var doorKeyOption = option{name: "transport purser key"}
 // resolve checks the options.
 func (o DoorOptions) resolve() (d payingDoor, err error) {
 	task := option{name: "transport purser task"}
-	if d.secret, err = doorKeyOption.apiKey(o.Key, o.KeyFile); err != nil {
+	if err = o.resolveKey(&d); err != nil {
 		return d, err
 	}
 	err = cmp.Or(
-		set(&d.task, task.value, o.Task),
+		set(&d.task, task.perRequest, o.Task),
 		set(&d.maxReplay, option{name: "transport purser max_replay"}.size, o.MaxReplay),
 		set(&d.maxSpool, option{name: "transport purser max_spool"}.sizeOrOff, o.MaxSpool),
 		set(&d.failures, option{name: "transport purser max_failures"}.most, o.MaxFailures),
 	)
-	if err == nil && d.task != "" && !policy.ValidTask(d.task) {
+	d.taskVaries = requestPlaceholder.MatchString(d.task)
+	if err == nil && d.task != "" && !d.taskVaries && !policy.ValidTask(d.task) {
 		err = task.errorf("%q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", d.task)
 	}
 	return d, err

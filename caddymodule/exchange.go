@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -31,9 +30,11 @@ const (
 // its exchange itself.
 type exchange struct {
 	tenant   *tenant
-	declined string      // why the request must not be paid for, or empty
-	call     *proxy.Call // nil if declined
-	own      bool        // the door ends the exchange itself
+	spender  spender
+	refused  *proxy.Refusal // of a request that is not even relayed, or nil
+	declined string         // why the request must not be paid for, or empty
+	call     *proxy.Call    // nil if refused or declined
+	own      bool           // the door ends the exchange itself
 
 	attended bool        // the end of the request ends the exchange
 	answered atomic.Bool // see above
@@ -135,66 +136,6 @@ func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response
 		x.call.Watch()
 	}
 	caddyhttp.SetVar(ctx, paymentVar, payment.ID)
-	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body = &upgraded{ReadWriteCloser: conn, x: x, ctx: ctx}
-		return resp
-	}
-	// Without a body, the client may have all of the answer before it is looked at.
-	x.answered.Store(bodiless(req, resp) && ctx.Err() == nil)
-	resp.Body = &delivered{ReadCloser: resp.Body, x: x, ctx: ctx, left: resp.ContentLength}
+	resp.Body = proxy.Taken(ctx, req, resp, &x.answered, x.end)
 	return resp
-}
-
-func bodiless(req *http.Request, resp *http.Response) bool {
-	return req.Method == http.MethodHead || resp.ContentLength == 0 ||
-		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
-}
-
-// delivered is the body of an answer to a paid request.
-type delivered struct {
-	io.ReadCloser
-	x    *exchange
-	ctx  context.Context
-	left int64 // bytes that were not read yet; below 0: not known
-}
-
-// Read gives the last byte alone, which goes out with the end of an HTTP/2 stream then: see [conns.Ending].
-func (d *delivered) Read(p []byte) (int, error) {
-	if d.left > 1 && int64(len(p)) >= d.left {
-		p = p[:d.left-1]
-	}
-	n, err := d.ReadCloser.Read(p)
-	d.left -= int64(n)
-	switch {
-	case err == nil:
-	case !errors.Is(err, io.EOF):
-		d.x.answered.Store(false)
-		d.x.end(false) // before the client sees that its answer was cut
-	case d.ctx.Err() == nil:
-		d.x.answered.Store(true)
-	}
-	return n, err
-}
-
-// upgraded is a connection that has switched protocols. The first read from the upstream comes after the
-// client was told; how long the connection then lives has nothing to do with the payment.
-type upgraded struct {
-	io.ReadWriteCloser
-	x   *exchange
-	ctx context.Context
-}
-
-func (u *upgraded) Read(p []byte) (int, error) {
-	u.x.end(u.ctx.Err() == nil)
-	return u.ReadWriteCloser.Read(p)
-}
-
-var errNoHalfClose = errors.New("the connection cannot be closed for writing alone")
-
-// CloseWrite passes on that the client has nothing more to say.
-func (u *upgraded) CloseWrite() error {
-	if c, ok := u.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return errNoHalfClose
 }

@@ -5,7 +5,6 @@ package caddymodule
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/purserpay/purser/internal/metrics"
@@ -53,26 +52,3 @@ func (doorObserver) Propagate(ctx context.Context, header http.Header) {
 func (doorObserver) Inside(connect context.Context, r *http.Request) (*http.Request, func()) {
 	return tracing.Tracer{Version: Version()}.Inside(connect, r)
 }
-
-// countAnswer serves a request of the API and counts the status of its answer.
-func countAnswer(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	c := &countedWriter{ResponseWriter: w, status: http.StatusOK}
-	h.ServeHTTP(c, r)
-	metrics.Process.Responses.WithLabelValues(strconv.Itoa(c.status)).Inc()
-}
-
-// countedWriter remembers the status of an answer.
-type countedWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *countedWriter) WriteHeader(status int) {
-	if status >= http.StatusOK {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -157,7 +157,7 @@ func TestAPIStatusesAreCounted(t *testing.T) {
 	t.Parallel()
 	const code = "418" // which purser never answers
 	w := httptest.NewRecorder()
-	countAnswer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	metrics.CountAnswer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusTeapot)
 		if err := http.NewResponseController(w).Flush(); err != nil {

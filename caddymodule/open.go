@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/leases"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/internal/trouble"
@@ -52,7 +53,7 @@ func (a *App) open(ctx context.Context) (*running, error) {
 		return run, nil
 	}
 	if ctx.Err() != nil {
-		return nil, errClosing
+		return nil, leases.ErrClosed
 	}
 	home, err := a.acquire(ctx)
 	if err != nil {

@@ -107,7 +107,7 @@ func (p *pooled) add(t *tenant) {
 	p.tenants = append(p.tenants, t)
 	var gone []*tenant
 	p.tenants = slices.DeleteFunc(p.tenants, func(old *tenant) bool {
-		if old.forgettable(time.Now()) {
+		if old.requests.Expire(time.Now(), tenantKept) {
 			gone = append(gone, old)
 			return true
 		}

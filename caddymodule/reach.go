@@ -4,14 +4,10 @@ package caddymodule
 
 import (
 	"cmp"
-	"context"
 	"crypto/x509"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/guard"
 )
@@ -97,19 +93,11 @@ func (o ReachOptions) resolveReach(roots *x509.CertPool) (r reach, err error) {
 	return r, err
 }
 
-// maxReported bounds the hosts of which it is known that they were reported.
-const maxReported = 4096
-
 // options returns the options of a dialer. log tells of hosts that would be refused.
 func (r reach) options(log func(host string)) guard.Options {
 	hosts := r.hosts
 	if r.report {
-		told, _ := lru.New[string, struct{}](maxReported) // fails for no such size
-		hosts.Report = func(host string) {
-			if known, _ := told.ContainsOrAdd(host, struct{}{}); !known {
-				log(host)
-			}
-		}
+		hosts.Report = guard.Once(log)
 	}
 	return guard.Options{Reach: hosts, Parent: r.parent, Timeout: r.timeout, Resolver: r.resolver}
 }
@@ -133,14 +121,9 @@ func (o option) resolver(given string) (*net.Resolver, error) {
 	if err != nil || v == "" {
 		return nil, err
 	}
-	server, err := netip.ParseAddrPort(v)
-	if ip, plain := netip.ParseAddr(v); plain == nil {
-		server, err = netip.AddrPortFrom(ip, 53), nil
-	}
+	r, err := guard.ParseResolver(v)
 	if err != nil {
-		return nil, o.errorf("%q is no address such as 10.0.0.53 or 10.0.0.53:5353", v)
+		err = o.errorf("%w", err)
 	}
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, server.String())
-	}}, nil
+	return r, err
 }

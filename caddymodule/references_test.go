@@ -75,6 +75,10 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 			"{file./nowhere/x}": "{file./nowhere/x} cannot be read: open /nowhere/x", "{file." + dir + "}": "is a directory", "{file." + empty + "}": "/empty} is empty",
 			"{http.request.host}": "{http.request.host} is nothing that is known",
 		} {
+			door, _, _ := strings.Cut(place, " ")
+			if written == "{http.request.host}" && (name == "key" || name == "task") && (door == "transport" || door == "purser_upstream") {
+				continue // each request has a value for it
+			}
 			err := validate(strings.Replace(caddyfile, "%s", written, 1))
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s %s: %v", place, written, err)

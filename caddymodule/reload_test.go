@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -167,24 +166,5 @@ func TestReloadWithOtherSettings(t *testing.T) {
 	home := pooledAt(t)
 	if refs, _ := stores.References(home.place); refs != 1 {
 		t.Errorf("%d references", refs)
-	}
-}
-
-func TestTenantIsForgottenOnceIdle(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for _, c := range []struct {
-		name string
-		t    *tenant
-		want bool
-	}{
-		{"serving", &tenant{}, false},
-		{"just replaced", &tenant{left: now}, false},
-		{"with a request", &tenant{left: now.Add(-time.Hour), requests: 1}, false},
-		{"idle", &tenant{left: now.Add(-tenantKept)}, true},
-	} {
-		if got := c.t.forgettable(now); got != c.want || c.t.closed != c.want {
-			t.Errorf("%s: %t, closed %t", c.name, got, c.t.closed)
-		}
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/feed"
+	"github.com/purserpay/purser/internal/leases"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/internal/trouble"
@@ -19,9 +18,6 @@ import (
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/forward"
 )
-
-// errClosing: the tenant's configuration is gone for good.
-var errClosing = errors.New("this configuration has ended")
 
 // tenant holds what one configuration runs on a pooled store: its payer, and the requests that are
 // using it. It outlives its configuration until those are done.
@@ -44,23 +40,14 @@ type tenant struct {
 	closers  []func(context.Context) error
 	forwards []*forward.Proxy
 
-	mu       sync.Mutex
-	requests int
-	closed   bool
-	left     time.Time     // when its configuration was replaced; zero before
-	idle     chan struct{} // closed when the last request ends; nil while close does not wait
+	requests leases.Leases
 }
 
 // enter counts a request in. It fails once the tenant is closed.
-func (t *tenant) enter() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return errClosing
-	}
-	t.requests++
-	return nil
-}
+func (t *tenant) enter() error { return t.requests.Enter() }
+
+// leave counts a request out.
+func (t *tenant) leave() { t.requests.Leave() }
 
 // declined tells those who watch of a request that a door did not pay, and counts it.
 func (t *tenant) declined(door policy.Door, d pay.Decline) {
@@ -68,46 +55,10 @@ func (t *tenant) declined(door policy.Door, d pay.Decline) {
 	t.payer.NoteDecline(d)
 }
 
-// leave counts a request out.
-func (t *tenant) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.requests--
-	if t.requests == 0 && t.idle != nil {
-		close(t.idle)
-		t.idle = nil
-	}
-}
-
-// retire notes that the configuration was replaced.
-func (t *tenant) retire() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.left = time.Now()
-}
-
-// forgettable reports whether no request can come any more. It closes the tenant if so.
-func (t *tenant) forgettable(now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.left.IsZero() || t.requests > 0 || now.Before(t.left.Add(tenantKept)) {
-		return false
-	}
-	t.closed = true
-	return true
-}
-
 // close waits for requests and payments in flight, and then lets go. Requests and tunnels
 // have until requests ends, payments until ctx does.
 func (t *tenant) close(ctx, requests context.Context, log *slog.Logger) {
-	t.mu.Lock()
-	t.closed = true
-	var idle chan struct{}
-	if t.requests > 0 {
-		t.idle = make(chan struct{})
-		idle = t.idle
-	}
-	t.mu.Unlock()
+	idle := t.requests.Close()
 	var errs []error
 	for _, end := range t.closers { // those of the proxy cut the tunnels that are left
 		errs = append(errs, end(requests))

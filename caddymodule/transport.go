@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,7 @@ type Transport struct {
 	// Set when the app opens.
 	keyID  string
 	secret string // of that key: it must not reach the upstream
+	logins *proxy.Logins
 	guard  *browser.Guard
 	hosts  []caddyhttp.MatchHost // names that the configuration has for the server
 	paying *proxy.Transport
@@ -104,7 +106,7 @@ func (h *Transport) Provision(ctx caddy.Context) (err error) {
 		h.Transport.Proxy = nil
 	}
 	h.name = fmt.Sprintf("purser.exchange.%p", h)
-	if err = h.attach(ctx, h); err != nil {
+	if err = cmp.Or(h.attach(ctx, h), h.hideKey()); err != nil {
 		return err
 	}
 	h.log = h.app.log.With("part", "transport")
@@ -116,13 +118,10 @@ func (h *Transport) viaProxy() bool { return len(h.NetworkProxyRaw) > 0 || h.For
 
 func (h *Transport) open(t *tenant) error {
 	key, secret, err := h.key(t.books)
-	if err != nil {
+	if err = cmp.Or(err, h.checkSpending(key)); err != nil {
 		return err
 	}
-	if err := h.app.checkBudget(h.listen(), key); err != nil {
-		return err
-	}
-	h.keyID, h.secret = key.ID, secret
+	h.keyID, h.secret, h.logins = key.ID, secret, proxy.NewLogins(t.payer, nil)
 	h.hosts = routes.Hosts(h.server)
 	s := h.app.settings
 	if h.guard, err = browser.New(s.publicURL, s.origins); err != nil {
@@ -138,9 +137,12 @@ func (h *Transport) open(t *tenant) error {
 	return err
 }
 
-// key is the key that pays, made known if need be, and its secret.
+// key is the key that pays, made known if need be, and its secret; none if requests bring theirs.
 func (h *Transport) key(b *books.Books) (k pay.Key, secret string, err error) {
-	if h.door.secret != "" {
+	switch {
+	case h.door.keyFrom != "":
+		return k, "", nil
+	case h.door.secret != "":
 		k, err = h.app.ensureKey(b, doorKeyOption, h.door.secret, "transport")
 		return k, h.door.secret, err
 	}
@@ -164,7 +166,10 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer t.leave()
 	x := h.exchange(req, vars, t, placeholders(req.Context()))
-	sent := h.cleaned(h.named(req), x.call)
+	if x.refused != nil {
+		return x.refused.Response(req), nil
+	}
+	sent := h.cleaned(h.named(req), x)
 	if x.declined != "" {
 		return h.pass(sent, x)
 	}
@@ -184,9 +189,10 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 		return x
 	}
 	x := &exchange{tenant: t, declined: h.unpaid(req, from)}
-	if x.declined == "" {
-		x.call = proxy.NewCall(pay.Key{ID: h.keyID}, h.door.task, proxy.IdempotencyKey(req.Header))
-		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return t.books.Key(ctx, h.keyID) }
+	x.spender, x.refused = h.spender(req.Context())
+	if x.declined == "" && x.refused == nil {
+		x.call = proxy.NewCall(pay.Key{ID: x.spender.keyID}, x.spender.task, proxy.IdempotencyKey(req.Header))
+		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return t.books.Key(ctx, x.spender.keyID) }
 		x.call.Ask(req.Header)
 		x.call.Closing(from.header("Connection"))
 		x.call.URL = func() string { return asked(req.Context(), from) }
@@ -197,15 +203,16 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 }
 
 // cleaned is a request without what the upstream must not get, the key that pays. Its context has
-// the call, which may be nil.
-func (h *Transport) cleaned(req *http.Request, call *proxy.Call) *http.Request {
+// the call of the exchange, which may be nil.
+func (h *Transport) cleaned(req *http.Request, x *exchange) *http.Request {
 	ctx := req.Context()
-	if call != nil {
-		ctx = proxy.WithCall(ctx, call)
+	if x.call != nil {
+		ctx = proxy.WithCall(ctx, x.call)
 	}
 	out := req.WithContext(ctx)
 	out.Header = req.Header.Clone()
-	forward.StripSecrets(out.Header, h.secret)
+	forward.StripSecrets(out.Header, x.spender.secret)
+	h.stripKey(out.Header, x.spender.secret)
 	if h.host != "" {
 		out.Host = h.host
 		forward.StripForwarded(out.Header)
@@ -262,7 +269,7 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 	}
 	why := proxy.Explain(x.declined)
 	doorObserver{policy.DoorTransport, x.tenant.declined}.Declined(pay.Decline{
-		Reason: why.Reason, Detail: why.Detail, KeyID: h.keyID, Task: h.door.task, Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host),
+		Reason: why.Reason, Detail: why.Detail, KeyID: x.spender.keyID, Task: x.spender.task, Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host),
 	})
 	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)
 	why.Into(req, resp)

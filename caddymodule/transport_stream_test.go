@@ -244,11 +244,7 @@ func TestTransportWithoutBodies(t *testing.T) {
 func tenantRequests(t *testing.T) (n int) {
 	t.Helper()
 	last := pooledAt(t).newestTenant()
-	count := func() int {
-		last.mu.Lock()
-		defer last.mu.Unlock()
-		return last.requests
-	}
+	count := last.requests.Open
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if n = count(); n == 0 {
 			return 0

@@ -10,7 +10,7 @@ import (
 )
 
 // lift matches every request, and gives it the headers back that its server must not log.
-type lift struct{}
+type lift struct{ *logs.Veil }
 
 // MatchWithError implements caddyhttp.RequestMatcherWithError.
 func (lift) MatchWithError(r *http.Request) (bool, error) {
@@ -20,23 +20,28 @@ func (lift) MatchWithError(r *http.Request) (bool, error) {
 
 // veil keeps keys and payments out of all that a server logs by itself. A server copies its requests for
 // the logs before its first route sees them. Over HTTP/3 it has no place for the veil, so it speaks that
-// no more. A door of a named route comes too late for all of this.
-func veil(s *caddyhttp.Server) {
+// no more. A door of a named route comes too late for all of this, which veil reports. More headers of requests
+// may hold keys.
+func veil(s *caddyhttp.Server, more ...string) bool {
 	i := slices.IndexFunc(s.Routes, func(r caddyhttp.Route) bool { return len(r.Handlers) == 0 })
 	if i < 0 {
-		return // the routes are compiled
+		return false // the routes are compiled
 	}
 	first := &s.Routes[0]
 	if len(first.MatcherSets) == 0 {
 		first.MatcherSets = caddyhttp.MatcherSets{{}}
 	}
-	if slices.Contains(first.MatcherSets[0], any(lift{})) {
-		return
+	if set := first.MatcherSets[0]; len(set) > 0 {
+		if drawn, ok := set[0].(lift); ok {
+			drawn.Headers = append(drawn.Headers, more...)
+			return true
+		}
 	}
-	first.MatcherSets[0] = append(caddyhttp.MatcherSet{lift{}}, first.MatcherSets[0]...)
-	v := &logs.Veil{Answers: s.Logs != nil, Credentials: s.Logs != nil && s.Logs.ShouldLogCredentials}
+	v := &logs.Veil{Answers: s.Logs != nil, Credentials: s.Logs != nil && s.Logs.ShouldLogCredentials, Headers: more}
+	first.MatcherSets[0] = append(caddyhttp.MatcherSet{lift{v}}, first.MatcherSets[0]...)
 	s.RegisterConnContext(v.Draw)
 	unlearn(s, "h3")
+	return true
 }
 
 // unlearn takes some protocols away from a server, unless it speaks nothing else.

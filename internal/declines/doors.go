@@ -11,6 +11,7 @@ func Refusals() []Refusal {
 	return []Refusal{
 		{"too-many-failed-logins", "the client sent wrong API keys too often"},
 		{"proxy-credentials", "the API key of an open connection is not valid any more"},
+		{"api-key", "the request has no valid API key where the `key` of a sidecar looks for it"},
 		{"relay-not-allowed", "a key of POST /api-keys may not use the proxy until an operator lets it"},
 		{"task-label", "the task is not 1 to 64 characters of A-Z a-z 0-9 . _ -"},
 		{"too-many-tunnels", "too many connections of the key, or of its client, are open"},

@@ -23,6 +23,9 @@ const proxyCredentials = "Proxy-Authorization"
 type Veil struct {
 	// Answers hides headers of answers as well. It is for servers with an access log.
 	Answers bool
+	// Headers lists more headers of requests that are hidden, in canonical form. They are added before the server
+	// serves.
+	Headers []string
 	// Credentials hides the API key of proxy requests, for a server that logs credentials.
 	Credentials bool
 
@@ -54,6 +57,9 @@ func (v *Veil) Cover(next http.Handler) http.Handler {
 		}
 		var taken http.Header
 		for _, name := range secretHeaders {
+			taken = take(taken, r.Header, name)
+		}
+		for _, name := range v.Headers {
 			taken = take(taken, r.Header, name)
 		}
 		if v.Credentials {

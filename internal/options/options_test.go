@@ -134,7 +134,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Those who read a configuration without its module see what the module sees, and never nothing for something.
+// Readers of a configuration without its module see what the module sees, and never nothing for something.
 func TestText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]options.Text{

@@ -23,7 +23,6 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/guard"
-	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
@@ -75,7 +74,7 @@ type Proxy struct {
 	now       pay.Clock
 	pseudonym string // in Via
 	hideVia   bool
-	logins    *perclient.Logins
+	logins    *proxy.Logins
 	upstream  *pools
 	transport *proxy.Transport
 	relay     *httputil.ReverseProxy
@@ -112,7 +111,7 @@ func New(o Options) (*Proxy, error) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f := &Proxy{
 		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, guests: o.Guests, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
-		pseudonym: "purser-" + hex.EncodeToString(id[:]), hideVia: o.HideVia, logins: perclient.NewLogins(failuresAtOnce, failuresPerMinute),
+		pseudonym: "purser-" + hex.EncodeToString(id[:]), hideVia: o.HideVia, logins: proxy.NewLogins(o.Payer, o.Clock),
 		upstream: upstream, transport: transport, tunnels: newTunnels(o),
 		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,
 	}

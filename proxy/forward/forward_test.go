@@ -100,13 +100,13 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	if got := try(w.Secret); got != 200 {
 		t.Fatal(got)
 	}
-	for i := range failuresAtOnce {
+	for i := range proxy.FailuresAtOnce {
 		if got := try(fmt.Sprintf("pk_guess-%d", i)); got != 407 {
 			t.Fatalf("guess %d: %d", i, got)
 		}
 	}
 	if got := try("pk_guess-last"); got != http.StatusTooManyRequests {
-		t.Errorf("after %d guesses: %d", failuresAtOnce, got)
+		t.Errorf("after %d guesses: %d", proxy.FailuresAtOnce, got)
 	}
 	if got := try(w.Secret); got != 200 { // a client that was right lately does not suffer for a neighbour
 		t.Errorf("the right key: %d", got)

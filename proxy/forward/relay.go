@@ -8,12 +8,10 @@ import (
 	"io"
 	"log"
 	"maps"
-	"math"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -249,18 +247,12 @@ type refusal struct {
 	cause  error       // for the log
 }
 
-// How often a client may be wrong about its API key.
-const (
-	failuresPerMinute = 30
-	failuresAtOnce    = 20
-)
-
 // Reasons of refusals.
 const (
 	reasonCredentials = "proxy-credentials" //nolint:gosec // a reason word
-	reasonTask        = "task-label"
+	reasonTask        = proxy.ReasonTask
 	reasonRelay       = "relay-not-allowed"
-	reasonTooMany     = "too-many-failed-logins"
+	reasonTooMany     = proxy.ReasonTooManyLogins
 	reasonBadRequest  = "bad-request"
 	reasonLoop        = "loop"
 	reasonMethod      = "method"
@@ -365,22 +357,16 @@ func (f *Proxy) login(r *http.Request) (caller, *refusal) {
 
 // resolve looks a secret up, unless its peer has failed too often.
 func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task string) (caller, *refusal) {
-	guess := pay.HashOf(secret)
-	if wait := f.logins.Blocked(peer, guess, f.now()); wait > 0 {
-		return caller{}, &refusal{
-			status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests",
-			header: http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(wait.Seconds())))}},
-		}
+	key, err := f.logins.Key(ctx, peer, secret)
+	if many, ok := errors.AsType[*proxy.TooManyError](err); ok {
+		return caller{}, &refusal{status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests", header: many.Header()}
 	}
-	key, err := f.payer.Resolve(ctx, secret)
 	switch {
 	case errors.Is(err, pay.ErrKeyNotFound):
-		f.logins.Failed(peer, f.now())
 		return caller{}, needsCredentials
 	case err != nil:
 		return caller{}, unavailable(err)
 	}
-	f.logins.Succeeded(guess, f.now())
 	return caller{key: key, secret: secret, task: task}, nil
 }
 
