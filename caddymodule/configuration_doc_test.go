@@ -275,7 +275,7 @@ func formsOf(s *site) map[string]func(option string) string {
 }
 
 // formless are the options whose arguments are no texts.
-var formless = map[string]string{"store": "bolt", "wallets": "none", "facilitator": "http", "resolve": "a.example 127.0.0.1", "http": "{\n}"}
+var formless = map[string]string{"store": "bolt", "wallets": "none", "facilitator": "http", "resolve": "a.example 127.0.0.1", "http": "{\n}", "routes": "{\nrespond 403\n}"}
 
 var (
 	rowText    = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| `?([A-Z0-9_]*)`? \\| (.*) \\| (.*) \\|$")

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -77,32 +76,13 @@ func forgetProxying(repl *caddy.Replacer) {
 	}
 }
 
-// writeWait bounds how long a reverse proxy may go on writing after its client left. Writing to
-// a connection that is gone fails sooner.
-const (
-	writeWait  = 5 * time.Second
-	writePause = 50 * time.Millisecond // between looks, at most
-)
-
 // writtenOut reports whether the reverse proxy wrote all of the answer that it has taken
-// from its upstream, perhaps into a buffer. Nothing tells when it has, if the client was
-// gone before, so it is looked at, less and less often.
+// from its upstream, perhaps into a buffer.
 func writtenOut(repl *caddy.Replacer) bool {
-	if repl == nil {
-		return false
+	has := func(name string) func() bool {
+		return func() bool { _, is := repl.Get(name); return is }
 	}
-	deadline := time.Now().Add(writeWait)
-	for pause := time.Millisecond; ; pause = min(2*pause, writePause) {
-		if _, ended := repl.Get(proxyEnded); ended {
-			_, wrote := repl.Get(proxyWrote)
-			return wrote
-		}
-		left := time.Until(deadline)
-		if left <= 0 {
-			return false
-		}
-		time.Sleep(min(pause, left))
-	}
+	return repl != nil && proxy.Await(has(proxyEnded)) && has(proxyWrote)()
 }
 
 // end ends the call, once.

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	AsPurser()
+	registerTestHandlers()
 	home, err := os.MkdirTemp("", "purser-caddy")
 	if err != nil {
 		panic(err)

@@ -24,6 +24,7 @@ import (
 func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(new(Proxy))
+	caddy.RegisterModule(new(insideSite))
 	caddy.RegisterModule(new(Dashboard))
 	caddy.RegisterModule(new(API))
 	caddy.RegisterModule(new(Transport))
@@ -46,7 +47,7 @@ func init() {
 		name  string
 		parse httpcaddyfile.UnmarshalHandlerFunc
 	}{
-		{"purser_proxy", parseHandler[Proxy]},
+		{"purser_proxy", parseProxy},
 		{"purser_dashboard", parseHandler[Dashboard]},
 		{"purser_api", parseHandler[API]},
 		{"purser_upstream", parseHandler[Upstream]},

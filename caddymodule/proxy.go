@@ -53,6 +53,10 @@ type Proxy struct {
 	Intercept []string `json:"intercept,omitempty"`
 	// Tunnel are hosts that are not intercepted although they are on that list.
 	Tunnel []string `json:"tunnel,omitempty"`
+	// Routes take requests inside intercepted connections before they are paid for: in a Caddyfile, a block with
+	// directives of a site, be it respond, header, log_append or that of a plugin. A request that they answer is neither
+	// relayed nor paid for. Default: none.
+	Routes caddyhttp.RouteList `json:"routes,omitempty"`
 	// Trust are PEM files with roots that upstreams are verified against, beside the
 	// system's.
 	Trust []string `json:"trust,omitempty"`
@@ -86,8 +90,9 @@ type Proxy struct {
 	requests     int // of a key
 	resolve      map[string]netip.Addr
 	interception *forward.Interception // nil: off; its certificates come when the proxy opens
-	roots        *x509.CertPool        // nil: the system's
-	authority    *authority            // nil while interception is off
+	inside       func(http.ResponseWriter, *http.Request, http.Handler)
+	roots        *x509.CertPool // nil: the system's
+	authority    *authority     // nil while interception is off
 	forward      *forward.Proxy
 }
 
@@ -114,7 +119,7 @@ func (h *Proxy) Provision(ctx caddy.Context) error {
 			h.MaxKeyRequests),
 		set(&h.AllowHTTP, option{name: "purser_proxy allow_http"}.all, h.AllowHTTP),
 		set(&h.ChallengeHeaders, option{name: "purser_proxy challenge_header"}.all, h.ChallengeHeaders),
-		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h),
+		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h), h.provisionInside(ctx),
 	)
 	if err == nil {
 		err = set(&h.reach, h.resolveReach, h.roots)
@@ -137,13 +142,11 @@ func (h *Proxy) resolveAddresses() error {
 		if err != nil {
 			return err
 		}
-		for _, cidr := range cidrs {
-			prefix, err := netip.ParsePrefix(cidr)
-			if err != nil {
-				return allow.errorf("%q is not a CIDR such as 10.0.0.0/8", cidr)
-			}
-			h.allow = append(h.allow, prefix.Masked())
+		prefixes, err := guard.ParsePrefixes(cidrs...)
+		if err != nil {
+			return allow.errorf("%w", err)
 		}
+		h.allow = append(h.allow, prefixes...)
 	}
 	h.resolve = map[string]netip.Addr{}
 	for name, to := range h.Resolve {
@@ -195,7 +198,7 @@ func (h *Proxy) open(t *tenant) error {
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,
-		Own: own, Guests: forward.NoGuests, Logger: h.app.log.With("part", "proxy"),
+		Inside: h.inside, Own: own, Guests: forward.NoGuests, Logger: h.app.log.With("part", "proxy"),
 	}
 	if h.loopback() && !exposure.Elsewhere(s.publicURL) {
 		o.Guests = forward.GuestsHere
@@ -245,17 +248,20 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	return nil
 }
 
-// UnmarshalCaddyfile reads:
+// parse reads:
 //
 //	purser_proxy [<matcher>] {
 //	    <option> <value>
 //	    resolve <name> <ip>
+//	    routes {
+//	        <directives of a site>
+//	    }
 //	}
 //
 // Options have the names that the fields have in JSON. Options that take a host, a CIDR, a header or a
 // PEM file can be repeated, and resolve.
-func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseModule(d, h, map[string]func() error{"resolve": func() error {
+func (h *Proxy) parse(d *caddyfile.Dispenser, routes func() error) error {
+	return parseModule(d, h, map[string]func() error{"routes": routes, "resolve": func() error {
 		var host, ip string
 		if !d.AllArgs(&host, &ip) || strings.TrimSpace(host) == "" || strings.TrimSpace(ip) == "" {
 			return d.ArgErr()
@@ -275,6 +281,5 @@ func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 var (
 	_ caddy.Provisioner           = (*Proxy)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Proxy)(nil)
-	_ caddyfile.Unmarshaler       = (*Proxy)(nil)
 	_ door                        = (*Proxy)(nil)
 )

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -134,17 +133,4 @@ func (h *Transport) checkSpending(key pay.Key) error {
 		key = pay.Key{ID: h.door.keyFrom}
 	}
 	return h.app.checkBudget(h.listen(), key)
-}
-
-// stripKey takes the key that a request brought out of what goes upstream, wherever it stands.
-func (h *Transport) stripKey(header http.Header, secret string) {
-	if h.door.keyFrom == "" || secret == "" {
-		return
-	}
-	header.Del(h.door.keyHeader)
-	for name, values := range header {
-		if strings.Contains(fmt.Sprint(values), secret) {
-			delete(header, name)
-		}
-	}
 }

@@ -212,7 +212,9 @@ func (h *Transport) cleaned(req *http.Request, x *exchange) *http.Request {
 	out := req.WithContext(ctx)
 	out.Header = req.Header.Clone()
 	forward.StripSecrets(out.Header, x.spender.secret)
-	h.stripKey(out.Header, x.spender.secret)
+	if h.door.keyFrom != "" {
+		forward.StripEverywhere(out.Header, x.spender.secret)
+	}
 	if h.host != "" {
 		out.Host = h.host
 		forward.StripForwarded(out.Header)

@@ -106,15 +106,15 @@ func TestWrittenOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		repl, began := caddy.NewReplacer(), time.Now()
-		if writtenOut(repl) || time.Since(began) != writeWait {
+		if writtenOut(repl) || time.Since(began) != proxy.WriteWait {
 			t.Errorf("given up after %s", time.Since(began))
 		}
 		go func() {
-			time.Sleep(writeWait / 2)
+			time.Sleep(proxy.WriteWait / 2)
 			repl.Set(proxyWrote, 1)
 			repl.Set(proxyEnded, 1)
 		}()
-		if began = time.Now(); !writtenOut(repl) || time.Since(began) > writeWait/2+writePause {
+		if began = time.Now(); !writtenOut(repl) || time.Since(began) > proxy.WriteWait/2+proxy.WritePause {
 			t.Errorf("not seen for %s", time.Since(began))
 		}
 		forgetProxying(repl)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"strings"
@@ -75,7 +74,7 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 	}
 	h.proxy = &reverseproxy.Handler{
 		Transport: h.Transport,
-		Upstreams: reverseproxy.UpstreamPool{{Dial: net.JoinHostPort(h.to.Hostname(), portOf(h.to))}},
+		Upstreams: reverseproxy.UpstreamPool{{Dial: net.JoinHostPort(h.to.Hostname(), guard.PortOf(h.to))}},
 	}
 	h.Transport.host = h.to.Host
 	return h.proxy.Provision(ctx)
@@ -105,25 +104,10 @@ func (h *Upstream) checkLoop(u *url.URL) error {
 	if err != nil {
 		return err
 	}
-	host := u.Hostname()
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	addr, err := netip.ParseAddrPort(net.JoinHostPort(host, portOf(u)))
-	if err == nil && guard.OwnListeners(listeners...)(addr) {
+	if guard.OwnHost("", listeners...)(net.JoinHostPort(strings.ToLower(u.Hostname()), guard.PortOf(u))) {
 		return toOption.errorf("leads back to the site that it is for")
 	}
 	return nil
-}
-
-func portOf(u *url.URL) string {
-	switch port := u.Port(); {
-	case port != "":
-		return port
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
 }
 
 // open has nothing to do: the transport is a door by itself.
@@ -171,7 +155,7 @@ func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 	answered := false
 	// The reverse proxy panics with http.ErrAbortHandler when an answer is cut short.
 	defer func() { x.end(answered) }()
-	if err := h.proxy.ServeHTTP(w, h.aim(r), nil); err != nil {
+	if err := h.proxy.ServeHTTP(w, proxy.Below(h.to, r), nil); err != nil {
 		x.end(false) // before the client is told
 		h.fail(w, r, x, err)
 		return
@@ -180,21 +164,6 @@ func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 	if answered = x.answered.Load() && http.NewResponseController(w).Flush() == nil; answered {
 		x.call.Written(w, r)
 	}
-}
-
-// aim puts the path of the upstream's URL before the request's, and changes nothing in it.
-func (h *Upstream) aim(r *http.Request) *http.Request {
-	if h.to.Path == "" {
-		return r
-	}
-	u := *r.URL
-	if u.RawPath != "" || h.to.RawPath != "" {
-		u.RawPath = h.to.EscapedPath() + r.URL.EscapedPath()
-	}
-	u.Path = h.to.Path + r.URL.Path
-	out := r.WithContext(r.Context())
-	out.URL = &u
-	return out
 }
 
 // fail answers for an upstream that did not.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"sync/atomic"
+	"time"
 )
 
 // Taken returns a body for an answer to a paid request that tells how it is taken, for a door that does not write
@@ -74,4 +76,42 @@ func (u *upgraded) CloseWrite() error {
 		return c.CloseWrite()
 	}
 	return errNoHalfClose
+}
+
+// WriteWait and WritePause bound how long a reverse proxy may go on writing after its client left. Writing to
+// a connection that is gone fails sooner.
+const (
+	WriteWait  = 5 * time.Second
+	WritePause = 50 * time.Millisecond // between looks, at most
+)
+
+// Await reports whether a reverse proxy ends to write soon. It does not tell when it has, if the client was gone
+// before, so it is looked at, less and less often.
+func Await(ended func() bool) bool {
+	deadline := time.Now().Add(WriteWait)
+	for pause := time.Millisecond; ; pause = min(2*pause, WritePause) {
+		if ended() {
+			return true
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		time.Sleep(min(pause, left))
+	}
+}
+
+// Below returns a request whose path has the path of a base URL before its own, which stays as it is.
+func Below(base *url.URL, r *http.Request) *http.Request {
+	if base.Path == "" {
+		return r
+	}
+	u := *r.URL
+	if u.RawPath != "" || base.RawPath != "" {
+		u.RawPath = base.EscapedPath() + r.URL.EscapedPath()
+	}
+	u.Path = base.Path + r.URL.Path
+	out := r.WithContext(r.Context())
+	out.URL = &u
+	return out
 }

@@ -66,3 +66,14 @@ func isLocal(ip netip.Addr) bool {
 		return ok && own.Unmap() == ip
 	})
 }
+
+// PortOf returns the port of an http or https URL, which may go without saying.
+func PortOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,4 +38,16 @@ func portAllowed(ranges []PortRange, port uint16) bool {
 		ranges = defaultPorts
 	}
 	return slices.ContainsFunc(ranges, func(r PortRange) bool { return r.First <= port && port <= r.Last })
+}
+
+// ParsePrefixes reads CIDRs such as 10.0.0.0/8.
+func ParsePrefixes(cidrs ...string) (all []netip.Prefix, err error) {
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a CIDR such as 10.0.0.0/8", cidr)
+		}
+		all = append(all, prefix.Masked())
+	}
+	return all, nil
 }

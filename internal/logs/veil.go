@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/purserpay/purser/protocol"
@@ -28,6 +29,9 @@ type Veil struct {
 	Headers []string
 	// Credentials hides the API key of proxy requests, for a server that logs credentials.
 	Credentials bool
+
+	// Dropped hides headers with _ or . in their names, which Caddy removes from all requests.
+	Dropped bool
 
 	once sync.Once
 }
@@ -61,6 +65,11 @@ func (v *Veil) Cover(next http.Handler) http.Handler {
 		}
 		for _, name := range v.Headers {
 			taken = take(taken, r.Header, name)
+		}
+		for name := range r.Header {
+			if v.Dropped && strings.ContainsAny(name, "_.") {
+				taken = take(taken, r.Header, name)
+			}
 		}
 		if v.Credentials {
 			taken = take(taken, r.Header, proxyCredentials)

@@ -36,6 +36,10 @@ type Options struct {
 	Dialer *guard.Dialer
 	// Interception opens HTTPS; nil: all of CONNECT is tunnelled blind.
 	Interception *Interception
+	// Inside handles the requests inside intercepted connections, which it gets in origin form, once the proxy has
+	// found nothing wrong with them. pay relays a request to the host of its connection, and pays for it: at most
+	// once, however often Inside calls it for that request. Nil: pay itself.
+	Inside func(w http.ResponseWriter, r *http.Request, pay http.Handler)
 	// Roots verify the certificates of upstreams. Default: the system's.
 	Roots *x509.CertPool
 
@@ -82,7 +86,8 @@ type Proxy struct {
 	relayed   *admission.Shares // by key
 
 	interception *Interception // nil: none
-	sessions     *sessions     // for what is intercepted
+	inside       func(http.ResponseWriter, *http.Request, http.Handler)
+	sessions     *sessions // for what is intercepted
 }
 
 // New makes a Proxy. Retire and Close it to end its tunnels.
@@ -100,6 +105,9 @@ func New(o Options) (*Proxy, error) {
 		o.Clock = failpoint.Now
 	}
 	o.Observer, o.Logger = cmp.Or(o.Observer, proxy.Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Inside == nil {
+		o.Inside = func(w http.ResponseWriter, r *http.Request, pay http.Handler) { pay.ServeHTTP(w, r) }
+	}
 	upstream := newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots) })
 	transport, err := proxy.NewTransport(proxy.TransportOptions{
 		PayOptions: o.PayOptions, Payer: o.Payer, Next: upstream, Door: policy.DoorProxy, Logger: o.Logger, Clock: o.Clock,
@@ -113,7 +121,7 @@ func New(o Options) (*Proxy, error) {
 		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, guests: o.Guests, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
 		pseudonym: "purser-" + hex.EncodeToString(id[:]), hideVia: o.HideVia, logins: proxy.NewLogins(o.Payer, o.Clock),
 		upstream: upstream, transport: transport, tunnels: newTunnels(o),
-		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,
+		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception, inside: o.Inside,
 	}
 	f.relay = f.newRelay()
 	f.sessions = newSessions(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)

@@ -64,13 +64,14 @@ func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, who, no)
 		return
 	}
-	f.relayFor(w, r, who)
+	f.relayFor(w, r, who, func(w http.ResponseWriter, r *http.Request, relay http.Handler) { relay.ServeHTTP(w, r) })
 }
 
 // relayed is a request on its way upstream.
 type relayed struct {
 	call    *proxy.Call
 	secrets []string // that must not go upstream
+	whole   bool     // the last answer was relayed to its end
 }
 
 type relayedKey struct{}
@@ -80,8 +81,9 @@ func relayedOf(ctx context.Context) *relayed {
 	return sent
 }
 
-// relayFor relays a request that has passed all checks, and pays for it.
-func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
+// relayFor relays a request that has passed all checks, and pays for it. The request goes through handlers, which
+// may answer it themselves, or relay it more than once.
+func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller, through func(http.ResponseWriter, *http.Request, http.Handler)) {
 	leave, err := f.relayed.Take(who.key.ID)
 	if err != nil {
 		f.refuse(w, r, who, busy(proxy.DeclinedOverloaded, "Too many requests of this key are under way", nil))
@@ -93,11 +95,17 @@ func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	written := false
 	defer func() { call.Finish(written) }()
 	w = conns.Ending(w, r, call.Pending)
-	// It panics with http.ErrAbortHandler when the answer is cut short.
 	sent := &relayed{call: call, secrets: []string{who.secret, f.standIn}}
-	f.relay.ServeHTTP(w, r.WithContext(context.WithValue(proxy.WithCall(r.Context(), call), relayedKey{}, sent)))
+	through(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent.whole = false
+		w, settle := conns.Settling(w)
+		defer settle()
+		// It panics with http.ErrAbortHandler when the answer is cut short.
+		f.relay.ServeHTTP(w, r.WithContext(context.WithValue(proxy.WithCall(r.Context(), call), relayedKey{}, sent)))
+		sent.whole = true
+	}))
 	// An answer that is still in a buffer has not been written out.
-	if written = !call.Pending(); !written && http.NewResponseController(w).Flush() == nil {
+	if written = !call.Pending(); !written && sent.whole && http.NewResponseController(w).Flush() == nil {
 		written = true
 		call.Written(w, r)
 	}
@@ -193,6 +201,13 @@ func StripSecrets(h http.Header, secrets ...string) {
 			}
 		}
 	}
+}
+
+// StripEverywhere takes out the headers that hold a secret anywhere.
+func StripEverywhere(h http.Header, secret string) {
+	maps.DeleteFunc(h, func(_ string, values []string) bool {
+		return secret != "" && strings.Contains(strings.Join(values, "\n"), secret)
+	})
 }
 
 // StripForwarded takes out headers that tell of this machine. Sellers make the URLs of their

@@ -294,11 +294,11 @@ func (s *session) leave() {
 }
 
 // wait lets no more handlers in and waits for those that are at work: a payment that has
-// begun is brought to its end without its client.
+// begun is brought to its end without its client. Behind it, no server reads the connection any more.
 func (s *session) wait() {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
-	for s.waited = true; s.serving > 0; {
+	for s.waited = true; s.serving > 0 || s.state != http.StateClosed && s.state != http.StateHijacked; {
 		s.all.changed.Wait()
 	}
 }
@@ -376,9 +376,17 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, s.opener(), no)
 		return
 	}
-	in, end := f.observer.Inside(s.connect, s.absolute(r))
-	defer end()
-	f.relayFor(w, in, who)
+	f.relayFor(w, s.ofSite(r), who, func(w http.ResponseWriter, r *http.Request, relay http.Handler) {
+		f.inside(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if no := checkForm(r); no != nil { // of what handlers have made of it
+				f.refuse(w, r, who, no)
+				return
+			}
+			in, end := f.observer.Inside(s.connect, s.absolute(r))
+			defer end()
+			relay.ServeHTTP(w, in)
+		}))
+	})
 }
 
 // checkInside refuses requests that cannot or must not be relayed.
@@ -403,12 +411,36 @@ func (f *Proxy) checkInside(s *session, r *http.Request) *refusal {
 	switch {
 	case r.URL.IsAbs() && (!strings.EqualFold(r.URL.Scheme, scheme) || r.URL.User != nil || !s.isFor(r.URL.Host)):
 		return misdirected
-	case r.URL.Opaque != "", r.URL.Path != "" && r.URL.Path[0] != '/':
-		return badRequest("The request needs a path")
 	case looped(r.Header, f.pseudonym):
 		return inALoop
 	}
+	return checkForm(r)
+}
+
+// checkForm refuses requests of a form that cannot be relayed.
+func checkForm(r *http.Request) *refusal {
+	switch {
+	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
+		return notRelayed(r)
+	case r.URL.Opaque != "", r.URL.Path != "" && r.URL.Path[0] != '/':
+		return badRequest("The request needs a path")
+	}
 	return nil
+}
+
+// ofSite returns a request of the connection as a server of its host would have it.
+func (s *session) ofSite(r *http.Request) *http.Request {
+	out := r.WithContext(r.Context())
+	u := *r.URL
+	u.Scheme, u.Host = "", ""
+	if out.URL = &u; out.Host == "" { // HTTP/1.0
+		out.Host = s.authority()
+	}
+	if s.tls != nil && out.TLS == nil { // net/http does not see it below the reading ahead
+		state := s.tls.ConnectionState()
+		out.TLS = &state
+	}
+	return out
 }
 
 // absolute returns a request of the connection with its whole URL.
