@@ -25,6 +25,9 @@ const insideRoute = "purser_proxy routes"
 // proxy itself. It has the name, the access logs and the named routes of the site's own server, and
 // counts for its metrics. Requests of a site without any of these need no such server.
 func (h *Proxy) provisionInside(ctx caddy.Context) error {
+	if h.interception == nil && len(h.Routes) > 0 {
+		return option{"purser_proxy intercept", "PURSER_INTERCEPT", ""}.errorf("is off, so no request would come to the routes")
+	}
 	if h.interception == nil || h.server == nil {
 		return nil
 	}

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -363,8 +365,37 @@ func TestRoutesSeeClientsLeave(t *testing.T) {
 	}
 }
 
+// A client that sends whole https URLs to the proxy does not pass by the routes.
+func TestRoutesOfWholeURLs(t *testing.T) {
+	r := newRouted(t, "routes {\n\t\t\t\trespond /blocked/* {http.request.scheme} 403\n\t\t\t}", "")
+	at, _ := url.Parse(r.url())
+	for path, want := range map[string]int{"/blocked/x": 403, "/x": 200} {
+		conn, err := net.Dial("tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		req := newRequest(t, "GET", r.shop(path), nil, "Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(r.key+":")))
+		if err := req.WriteProxy(conn); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != want || want == 403 && string(text) != "https" {
+			t.Errorf("%s: %d %s, %v", path, resp.StatusCode, text, err)
+		}
+	}
+	r.v.expect(1, 1, 1)
+}
+
 func TestRoutesInTheCaddyfile(t *testing.T) {
-	t.Parallel()
+	if err := validate("http://:1 {\n\tpurser_proxy {\n\t\tintercept off\n\t\troutes {\n\t\t\trespond 403\n\t\t}\n\t}\n}\n"); err == nil || !strings.Contains(err.Error(), "no request would come to the routes") {
+		t.Errorf("without interception: %v", err)
+	}
 	site := func(text string) string { return "http://:1 {\n\tpurser_proxy {\n\t\t" + text + "\n\t}\n}\n" }
 	config, err := adapt(site("routes {\n\t\t\trespond /x 403\n\t\t}"))
 	if err != nil || !strings.Contains(string(config), `{"handler":"purser_proxy","routes":[{"handle":[{"handler":"static_response","status_code":403}],"match":[{"path":["/x"]}]}]}`) {

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -62,6 +63,16 @@ func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 	}
 	if no != nil {
 		f.refuse(w, r, who, no)
+		return
+	}
+	if strings.EqualFold(r.URL.Scheme, "https") { // the client's way into an interception
+		f.relayFor(w, ofSite(r, &tls.ConnectionState{HandshakeComplete: true, ServerName: r.URL.Hostname()}), who, f.throughInside(who, func(in *http.Request) *http.Request {
+			out := in.WithContext(in.Context())
+			u := *in.URL
+			u.Scheme, u.Host = r.URL.Scheme, r.URL.Host
+			out.URL, out.Host = &u, r.Host
+			return out
+		}))
 		return
 	}
 	f.relayFor(w, r, who, func(w http.ResponseWriter, r *http.Request, relay http.Handler) { relay.ServeHTTP(w, r) })

@@ -376,17 +376,33 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, s.opener(), no)
 		return
 	}
-	f.relayFor(w, s.ofSite(r), who, func(w http.ResponseWriter, r *http.Request, relay http.Handler) {
+	var state *tls.ConnectionState // which net/http does not see below the reading ahead
+	if s.tls != nil {
+		is := s.tls.ConnectionState()
+		state = &is
+	}
+	through := f.throughInside(who, s.absolute)
+	f.relayFor(w, ofSite(s.absolute(r), state), who, func(w http.ResponseWriter, r *http.Request, relay http.Handler) {
+		through(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			in, end := f.observer.Inside(s.connect, r)
+			defer end()
+			relay.ServeHTTP(w, in)
+		}))
+	})
+}
+
+// throughInside has a request pass through [Options].Inside. whole gives what comes out of it the URL that its client
+// meant.
+func (f *Proxy) throughInside(who caller, whole func(*http.Request) *http.Request) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, relay http.Handler) {
 		f.inside(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if no := checkForm(r); no != nil { // of what handlers have made of it
 				f.refuse(w, r, who, no)
 				return
 			}
-			in, end := f.observer.Inside(s.connect, s.absolute(r))
-			defer end()
-			relay.ServeHTTP(w, in)
+			relay.ServeHTTP(w, whole(r))
 		}))
-	})
+	}
 }
 
 // checkInside refuses requests that cannot or must not be relayed.
@@ -428,18 +444,13 @@ func checkForm(r *http.Request) *refusal {
 	return nil
 }
 
-// ofSite returns a request of the connection as a server of its host would have it.
-func (s *session) ofSite(r *http.Request) *http.Request {
+// ofSite returns a request with its whole URL as a server of that host would have it, which speaks TLS unless state
+// is nil.
+func ofSite(r *http.Request, state *tls.ConnectionState) *http.Request {
 	out := r.WithContext(r.Context())
 	u := *r.URL
 	u.Scheme, u.Host = "", ""
-	if out.URL = &u; out.Host == "" { // HTTP/1.0
-		out.Host = s.authority()
-	}
-	if s.tls != nil && out.TLS == nil { // net/http does not see it below the reading ahead
-		state := s.tls.ConnectionState()
-		out.TLS = &state
-	}
+	out.URL, out.TLS = &u, state
 	return out
 }
 
