@@ -41,7 +41,7 @@ func (h *API) Provision(ctx caddy.Context) error {
 func (h *API) open(t *tenant) (err error) {
 	s := h.app.settings
 	h.api, err = payapi.New(payapi.Options{
-		Payer: t.payer, Books: t.books, Troubles: t.troubles.Now, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
+		Payer: t.payer, Books: t.books, Troubles: t.troubles.Recent, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.keyRate, Admission: s.bounds("api"),
 		Declined:           func(d pay.Decline) { t.declined(policy.DoorAPI, d) },

@@ -6,6 +6,7 @@ import (
 	"cmp"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/protocol"
@@ -87,6 +88,6 @@ func (h *Transport) resolveOptions() (err error) {
 func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, declined func(policy.Door, pay.Decline)) proxy.PayOptions {
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool, Protocols: protocol.Spoken(o.ChallengeHeaders...), AllowHTTP: o.AllowHTTP,
-		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{policy.DoorTransport, declined},
+		MaxFailures: d.failures, Admission: bounds, Observer: metrics.Door{Door: policy.DoorTransport, Heard: declined, Version: Version()},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -13,7 +14,7 @@ import (
 func TestDoorsTellOfAllThatTheyDecline(t *testing.T) {
 	t.Parallel()
 	var told []string
-	o := doorObserver{policy.DoorProxy, func(door policy.Door, d pay.Decline) { told = append(told, string(door)+" "+d.Reason) }}
+	o := metrics.Door{Door: policy.DoorProxy, Heard: func(door policy.Door, d pay.Decline) { told = append(told, string(door)+" "+d.Reason) }}
 	o.Declined(pay.Decline{Reason: "per-payment"})
 	o.TurnedAway(pay.Decline{Reason: "deny-private"})
 	o.Refused("upstream-timeout") // nothing was declined

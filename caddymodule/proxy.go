@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/protocol"
@@ -194,7 +195,7 @@ func (h *Proxy) open(t *tenant) error {
 		Payer: t.payer, Dialer: guard.NewDialer(dial), HideVia: h.reach.hideVia,
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Protocols: protocol.Spoken(h.ChallengeHeaders...), AllowHTTP: h.AllowHTTP,
-			Observer:    doorObserver{policy.DoorProxy, t.declined},
+			Observer:    metrics.Door{Door: policy.DoorProxy, Heard: t.declined, Version: Version()},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,

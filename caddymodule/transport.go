@@ -21,6 +21,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/internal/routes"
 	"github.com/purserpay/purser/internal/tracing"
@@ -270,7 +271,7 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 		return resp, err
 	}
 	why := proxy.Explain(x.declined)
-	doorObserver{policy.DoorTransport, x.tenant.declined}.Declined(pay.Decline{
+	metrics.Door{Door: policy.DoorTransport, Heard: x.tenant.declined, Version: Version()}.Declined(pay.Decline{
 		Reason: why.Reason, Detail: why.Detail, KeyID: x.spender.keyID, Task: x.spender.task, Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host),
 	})
 	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)

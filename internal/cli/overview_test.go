@@ -21,7 +21,7 @@ func overviewStandIn(t *testing.T) string {
 		text, known := map[string]string{
 			"/purser/status": `{"ok":true,"version":"v1","pid":7,"since":"2026-11-23T00:00:00Z","store":{"kind":"bolt","path":"/p/purser.db","world":"0x1"},
 				"health":{"store":"ok","facilitator":"none","rpc":"ok","rpc_2":"none","clock":"ok","network":"base","wallets":"local","signer":"none"},
-				"troubles":[{"code":"wallet-empty","effect":"soon","says":"A wallet is empty: that of key poor, `+address+` on Base","means":"Requests of its keys that cost money are refused.","do":"Send USDC to it, on this network.","since":"2026-11-23T00:00:00Z"},
+				"troubles":[{"code":"wallet-empty","effect":"soon","says":"A wallet is empty: that of key poor, ` + address + ` on Base","means":"Requests of its keys that cost money are refused.","do":"Send USDC to it, on this network.","since":"2026-11-23T00:00:00Z"},
 					{"code":"unresolved","effect":"look","says":"1 payment is unresolved","means":"It stays reserved.","do":"Look it up: purser payments --state unresolved."}],
 				"declined_last_hour":{"daily-budget":3,"hosts":7,"a":1,"b":1,"c":1,"d":1}}`,
 			"/config/": `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:8402"],"routes":[{"handle":[

@@ -66,7 +66,9 @@ func Fullest(books Books, spent func(ctx context.Context, keyID string, q pay.Sp
 	}
 }
 
-func (w Wallet) same(other Wallet) bool { return w.Address == other.Address && w.Network == other.Network }
+func (w Wallet) same(other Wallet) bool {
+	return w.Address == other.Address && w.Network == other.Network
+}
 
 // fullest returns nil if there is no wallet, or one whose balance is not known.
 func fullest(ctx context.Context, key string, wallets []pay.Wallet, balance func(context.Context, pay.Wallet) (money.Amount, error)) (full *Wallet) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// kept is the age up to which a look counts as fresh. Pages look often.
+	// kept is the age up to which a look counts as recent.
 	kept = 2 * time.Second
 	// lookEvery is the interval of looks of a watch that runs. walletsEvery is that of looks at balances, and refillEvery
 	// while a wallet has too little.
@@ -83,14 +83,20 @@ func (w *Watch) Inherit(from *Watch) {
 	w.since, w.told, w.wallets = since, told, wallets
 }
 
+// Recent lists the troubles of the last two seconds, for strangers who ask often.
+func (w *Watch) Recent(ctx context.Context) []Trouble {
+	w.mu.Lock()
+	last, age := w.last, w.Clock().Sub(w.at)
+	fresh := !w.at.IsZero() && age >= 0 && age < kept
+	w.mu.Unlock()
+	if fresh {
+		return slices.Clone(last)
+	}
+	return w.Now(ctx)
+}
+
 // Now lists the troubles of this moment, the worst first.
 func (w *Watch) Now(ctx context.Context) []Trouble {
-	w.mu.Lock()
-	if age := w.Clock().Sub(w.at); !w.at.IsZero() && age >= 0 && age < kept {
-		defer w.mu.Unlock()
-		return slices.Clone(w.last)
-	}
-	w.mu.Unlock()
 	found := Find(w.see(ctx))
 	w.mu.Lock()
 	defer w.mu.Unlock()
