@@ -93,7 +93,7 @@ func TestProxyForSomeHostsOnly(t *testing.T) {
 // What `purser run` and `purser reload` would refuse at the start, `purser validate` names.
 func TestValidateNamesWhatIsOpen(t *testing.T) {
 	s := newSite(t)
-	s.route = "purser_proxy\n\t\tpurser_api"
+	s.route, s.global = "purser_proxy\n\t\tpurser_api", "servers {\n\t\tlistener_wrappers {\n\t\t\tpurser\n\t\t}\n\t}"
 	closed := replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+t.TempDir()+"/admin.sock|0600")
 	for _, c := range []struct {
 		what, text string
@@ -108,6 +108,7 @@ func TestValidateNamesWhatIsOpen(t *testing.T) {
 		{"all addresses", replaceOnce(t, closed, "bind 127.0.0.1", "bind 0.0.0.0"), 1, "PURSER_REGISTRATION=off"},
 		{"all addresses, by default", replaceOnce(t, closed, "bind 127.0.0.1", ""), 1, "PURSER_BIND=127.0.0.1"},
 		{"all addresses, closed", replaceOnce(t, replaceOnce(t, closed, "bind 127.0.0.1", "bind 0.0.0.0"), "data_dir", "registration off\n\t\tdata_dir"), 0, ""},
+		{"connections without a bound", replaceOnce(t, closed, "\t\tlistener_wrappers {\n\t\t\tpurser\n\t\t}\n", ""), 0, "listener_wrappers { purser }"},
 		{"a bare log", replaceOnce(t, closed, "\troute {", "\tlog\n\troute {"), 0, "import redacted"},
 	} {
 		w := newWorkplace(t)

@@ -31,7 +31,7 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 		{s: adminapi.Status{Health: health, Troubles: []trouble.Trouble{stops, soon, look}}, status: 1, says: "the disk is full; no RPC"},
 		{s: adminapi.Status{Health: health, Troubles: []trouble.Trouble{stops}}, alive: true},
 	} {
-		err, status, says := unwell(c.s, c.alive), 0, ""
+		err, status, says := unwell(c.s, c.alive, time.Time{}), 0, ""
 		if err != nil {
 			status, says = 1, err.Error()
 		}

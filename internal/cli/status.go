@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,13 +51,13 @@ func (env *Env) statusCommand(c *cobra.Command) {
 				return err
 			}
 		}
-		return unwell(s.Status, *alive)
+		return unwell(s.Status, *alive, env.Now())
 	})
 }
 
 // unwell is nil unless something stops payments, or will: then it names that, and has the exit status. alive: it is enough
 // that purser runs.
-func unwell(s adminapi.Status, alive bool) error {
+func unwell(s adminapi.Status, alive bool, now time.Time) error {
 	switch {
 	case alive:
 		return nil
@@ -70,6 +71,9 @@ func unwell(s adminapi.Status, alive bool) error {
 		if t.Effect != trouble.Look {
 			bad = append(bad, t.Says)
 		}
+	}
+	if s.Reconcile != nil {
+		bad = append(bad, waitingText(*s.Reconcile, now))
 	}
 	if status := trouble.Exit(s.Troubles); status != 0 {
 		return &Exit{status, errors.New(strings.Join(bad, "; "))}

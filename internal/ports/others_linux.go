@@ -15,19 +15,9 @@ import (
 // ListenedByOthers reports whether a socket of another process listens where this one is to listen, also where both allow the
 // other. It opens no socket. It fails where the system does not tell.
 func ListenedByOthers(at netip.AddrPort) (bool, error) {
-	var found []string // inodes of sockets
-	for _, table := range []string{"tcp", "tcp6"} {
-		of, err := listening("/proc/self/net/"+table, at)
-		if os.IsNotExist(err) && table == "tcp6" {
-			continue // a system without IPv6
-		}
-		if err != nil {
-			return false, fmt.Errorf("read listening sockets: %w", err)
-		}
-		found = append(found, of...)
-	}
-	if len(found) == 0 {
-		return false, nil
+	found, err := listeners(at)
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
 	own, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -39,7 +29,27 @@ func ListenedByOthers(at netip.AddrPort) (bool, error) {
 			found = slices.DeleteFunc(found, func(other string) bool { return other == strings.TrimSuffix(inode, "]") })
 		}
 	}
-	return len(found) > 0, nil
+	if len(found) == 0 {
+		return false, nil
+	}
+	// One of this process that was closed before its turn came listens no more.
+	still, err := listeners(at)
+	return slices.ContainsFunc(found, func(inode string) bool { return slices.Contains(still, inode) }), err
+}
+
+// listeners returns the inodes of all sockets that listen where connections to an address come.
+func listeners(at netip.AddrPort) (found []string, err error) {
+	for _, table := range []string{"tcp", "tcp6"} {
+		of, err := listening("/proc/self/net/"+table, at)
+		if os.IsNotExist(err) && table == "tcp6" {
+			continue // a system without IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read listening sockets: %w", err)
+		}
+		found = append(found, of...)
+	}
+	return found, nil
 }
 
 // Columns of the kernel's table of sockets.

@@ -37,3 +37,43 @@ func TestListenedByOthers(t *testing.T) {
 		}
 	}
 }
+
+// A listener that this process closes meanwhile is not taken for another program's.
+func TestListenedByOthersWhileOneCloses(t *testing.T) {
+	t.Parallel()
+	var free Free
+	port, err := free.Take(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port[0]))
+	done, stop := make(chan error, 1), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+			if err == nil {
+				err = l.Close()
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for range 60 {
+		if taken, err := ListenedByOthers(at); taken || err != nil {
+			t.Errorf("taken %t, %v", taken, err)
+			break
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
