@@ -22,7 +22,7 @@ type indexEntry struct {
 
 // indexed lists the labels with an index of their own. Most payments have one of the other
 // labels, so a listing by those walks the payments of the key.
-var indexed = []string{string(pay.Open), string(pay.Void), "refused", "unresolved", "disputed", "reconciled"}
+var indexed = []string{string(pay.Open), string(pay.Void), "refused", "unresolved", "disputed", "reconciled", "undelivered"}
 
 // entries makes all index entries of a payment; none for nil. Indexes hold nothing else: writing
 // a row puts and deletes the difference.

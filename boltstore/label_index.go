@@ -15,26 +15,42 @@ import (
 // listing skips none.
 
 func labelledKey(p *pay.Payment) []byte {
-	return joinKey(string([]byte{codec.LabelBits(p.Labels()...)}), p.ID)
+	return append(setPrefix(codec.LabelBits(p.Labels()...)), p.ID...)
 }
 
+// setPrefix begins the entries of a label set: its lower byte, its higher one unless that is zero, and a zero. A set
+// has a state, so its lower byte is not zero.
+func setPrefix(set uint16) []byte {
+	if high := byte(set >> 8); high != 0 {
+		return []byte{byte(set), high, 0}
+	}
+	return []byte{byte(set), 0}
+}
+
+// setOf returns the label set of an entry.
+func setOf(key []byte) uint16 { return uint16(key[0]) | uint16(key[1])<<8 }
+
 // labelSets lists the stored label sets that have all labels of one mask and none of another.
-func labelSets(tx *bbolt.Tx, with, without byte) (sets []byte) {
+func labelSets(tx *bbolt.Tx, with, without uint16) (sets []uint16) {
 	c := tx.Bucket(labelledBucket).Cursor()
-	for k, _ := c.First(); k != nil; k, _ = c.Seek(endOfSet(k[0])) {
-		if k[0]&with == with && k[0]&without == 0 {
-			sets = append(sets, k[0])
+	for k, _ := c.First(); k != nil; k, _ = c.Seek(endOfSet(setOf(k))) {
+		if set := setOf(k); set&with == with && set&without == 0 {
+			sets = append(sets, set)
 		}
 	}
 	return sets
 }
 
-// endOfSet returns the end of the entries of a set, whose second byte is zero.
-func endOfSet(set byte) []byte { return []byte{set, 1} }
+// endOfSet returns the end of the entries of a set, whose prefix ends with a zero.
+func endOfSet(set uint16) []byte {
+	prefix := setPrefix(set)
+	prefix[len(prefix)-1] = 1
+	return prefix
+}
 
 // AllPayments lists payments of all keys, newest first.
 func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Payment, err error) {
-	var with byte
+	var with uint16
 	if q.Label != "" {
 		if with = codec.LabelBits(q.Label); with == 0 {
 			return nil, nil
@@ -57,10 +73,10 @@ func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Pay
 }
 
 // newestOf merges the payments of some label sets below an id, newest first.
-func newestOf(tx *bbolt.Tx, sets []byte, before string, limit int) (list []*pay.Payment, err error) {
+func newestOf(tx *bbolt.Tx, sets []uint16, before string, limit int) (list []*pay.Payment, err error) {
 	m := merge{tx: tx}
 	for _, set := range sets {
-		m.begin("", before, idIndex{labelledBucket, []byte{set, 0}})
+		m.begin("", before, idIndex{labelledBucket, setPrefix(set)})
 	}
 	for r := m.newest(); r != nil && len(list) < limit; r = m.newest() {
 		p, err := paymentIn(tx, string(r.id))

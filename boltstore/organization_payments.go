@@ -28,12 +28,12 @@ func (d *DB) PaymentsOf(ctx context.Context, keyIDs []string, label string, limi
 // newestPayments lists the payments of mergedKeys keys at most, newest first, below an id ("":
 // all). It takes at most a number of transactions.
 func (d *DB) newestPayments(ctx context.Context, keys []string, label, before string, limit, views int) (list []*pay.Payment, err error) {
-	var wanted byte // filters the rows of a label without an index
+	var wanted byte // filters the rows of a label without an index, which is one of the first eight
 	index := func(keyID string) idIndex { return idIndex{keyPaymentsBucket, keyPrefix(keyID)} }
 	if slices.Contains(indexed, label) {
 		index = func(keyID string) idIndex { return idIndex{labelsBucket, keyPrefix(keyID, label)} }
 	} else if label != "" {
-		if wanted = codec.LabelBits(label); wanted == 0 {
+		if wanted = byte(codec.LabelBits(label)); wanted == 0 {
 			return nil, nil
 		}
 	}

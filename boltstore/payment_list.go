@@ -26,7 +26,7 @@ type paymentScan struct {
 	*DB
 	f      pay.PaymentFilter
 	keys   []string // mergedKeys at most
-	wanted byte     // filters the rows of a label without an index
+	wanted byte     // filters the rows of a label without an index, which is one of the first eight
 	passed string   // the last id that was looked at; "": none
 	more   bool     // there is more below it
 	enough bool     // the visitor wants no more
@@ -125,12 +125,12 @@ func (s *paymentScan) read(ctx context.Context, views int, visit func(tx *bbolt.
 func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 	m := &merge{tx: tx}
 	if s.f.All {
-		var with byte
+		var with uint16
 		if s.f.Label != "" {
 			with = codec.LabelBits(s.f.Label)
 		}
 		for _, set := range labelSets(tx, with, 0) {
-			m.begin("", before, idIndex{labelledBucket, []byte{set, 0}})
+			m.begin("", before, idIndex{labelledBucket, setPrefix(set)})
 		}
 		return m
 	}
@@ -140,7 +140,7 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 		case slices.Contains(indexed, s.f.Label):
 			x = idIndex{labelsBucket, keyPrefix(keyID, s.f.Label)}
 		case s.f.Label != "":
-			s.wanted = codec.LabelBits(s.f.Label)
+			s.wanted = byte(codec.LabelBits(s.f.Label))
 		}
 		m.begin(keyID, before, x)
 	}

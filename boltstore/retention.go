@@ -23,7 +23,7 @@ const closedSlack = 24 * time.Hour
 // closedScan walks payments, oldest first, by their ids.
 type closedScan struct {
 	before  time.Time // of their ends; zero is no bound
-	without byte      // label bits of payments that are skipped
+	without byte      // label bits of payments that are skipped, of the first eight labels
 	after   string    // the last id that was looked at
 }
 
@@ -133,7 +133,7 @@ func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
 // RemovePayments removes payments whose time is over. It looks for them in a read transaction
 // first, so that finding none is cheap, and looks again in the one that writes.
 func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
-	s := closedScan{before: r.Before, without: codec.LabelBits("reconciled"), after: r.After}
+	s := closedScan{before: r.Before, without: byte(codec.LabelBits("reconciled")), after: r.After}
 	var old []pay.ClosedPayment
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		if err := refuseReconciling(tx); err != nil {

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"sync/atomic"
 	"time"
@@ -82,14 +83,15 @@ func (d *DB) Stats(ctx context.Context) (Stats, error) {
 
 // oldest returns the begin of the first payment that has all of some labels and none of others.
 // It reads the time from the id, a UUIDv7.
-func oldest(tx *bbolt.Tx, with, without byte) (first time.Time) {
+func oldest(tx *bbolt.Tx, with, without uint16) (first time.Time) {
 	c := tx.Bucket(labelledBucket).Cursor()
 	for _, set := range labelSets(tx, with, without) {
-		k, _ := c.Seek([]byte{set, 0})
-		if len(k) < 2 || k[0] != set {
+		prefix := setPrefix(set)
+		k, _ := c.Seek(prefix)
+		if !bytes.HasPrefix(k, prefix) {
 			continue
 		}
-		id, err := uuid.ParseBytes(k[2:])
+		id, err := uuid.ParseBytes(k[len(prefix):])
 		if err != nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -33,6 +34,7 @@ type Attempt struct {
 	pending  sync.WaitGroup  // outcomes being written
 	written  <-chan struct{} // closed when the last of them has been; nil before the first
 	delayed  delayedSettlement
+	failed   atomic.Pointer[Undelivered] // what the seller has answered without delivering; nil: nothing is known
 }
 
 // Payment returns the payment as last written. Callers must not change it.
@@ -117,6 +119,10 @@ func (p *Payer) SendTimeout() time.Duration { return p.opts.SendTimeout }
 // release is written.
 func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
+// Failed notes that the paid request has brought nothing, for Finish to record. nil takes it back, because it was sent
+// again.
+func (a *Attempt) Failed(u *Undelivered) { a.failed.Store(u) }
+
 // finishOnPanic ends the attempt on a panic: a bug must not leave a lease that is renewed for ever.
 func (a *Attempt) finishOnPanic() {
 	if v := recover(); v != nil {
@@ -170,7 +176,7 @@ func (a *Attempt) release(answered, wait bool) {
 		a.payer.opts.Observer.Took("send", time.Since(a.started))
 	}
 	a.payer.end(a.grip, answered && !a.row.waitsForReceipt())
-	o := a.outcome(Outcome{Release: true, Answered: answered})
+	o := a.outcome(Outcome{Release: true, Answered: answered, Undelivered: a.failed.Load()})
 	before, settlement := a.delayed.withdraw()
 	if settlement != nil {
 		a.pending.Done()
@@ -184,19 +190,20 @@ func (a *Attempt) release(answered, wait bool) {
 		defer cancel()
 		if settlement != nil {
 			both := *settlement
-			both.Release, both.Answered = true, answered
+			both.Release, both.Answered, both.Undelivered = true, answered, o.Undelivered
 			if a.payer.write(ctx, before, both) {
 				failpoint.Here(failpoint.Released)
 				return
 			}
 		}
-		o.KeyName = a.payer.outcomeToTell(ctx, a.row, o)
-		_, fx, err := a.payer.store.Record(ctx, o)
+		a.payer.outcomeToTell(ctx, a.row, &o)
+		row, fx, err := a.payer.store.Record(ctx, o)
 		if err != nil && !errors.Is(err, ErrQueued) {
 			// The lease lapses by itself; the payment then counts as unanswered.
 			a.payer.log.WarnContext(ctx, "lease not released", "payment", o.PaymentID, "error", err)
 		}
 		a.payer.told(fx.Notices)
+		a.payer.sawForNothing(ctx, row, fx)
 		failpoint.Here(failpoint.Released)
 	}
 	if wait {
@@ -302,7 +309,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 			o.Check = p.nextCheck(after, o.At)
 		}
 	}
-	o.KeyName = p.outcomeToTell(ctx, row, o)
+	p.outcomeToTell(ctx, row, &o)
 	written, fx, err := p.store.Record(ctx, o)
 	if errors.Is(err, ErrQueued) {
 		p.log.ErrorContext(ctx, "outcome kept in memory until the store can write", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
@@ -313,6 +320,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
 	p.told(fx.Notices)
+	p.sawForNothing(ctx, written, fx)
 	if o.Hearsay && written.State != Settled {
 		o.Verdict, o.Note = Unclear, cmp.Or(o.Note, "said to be used")
 	}
@@ -338,6 +346,14 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", words.Truncate(seen, 400))
 	}
 	return written, nil
+}
+
+// sawForNothing tells of a payment that has moved money and brought nothing.
+func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
+	if fx.ForNothing && row != nil {
+		p.log.WarnContext(ctx, "payment is paid and not delivered", append(aboutPayment(row), "answer", row.AnswerStatus, "transaction", row.Transaction)...)
+		p.opts.Observer.Undelivered(row)
+	}
 }
 
 // Asset looks up the pinned network and asset of the payment's terms, on a rail of package x402.

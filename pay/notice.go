@@ -28,6 +28,7 @@ const (
 	NoticeNewPayee      NoticeKind = "new-payee"
 	NoticePriceJump     NoticeKind = "price-jump"
 	NoticeUnansweredRun NoticeKind = "unanswered-run"
+	NoticeUndelivered   NoticeKind = "undelivered"
 	NoticePaused        NoticeKind = "paused"
 	NoticeResumed       NoticeKind = "resumed"
 	NoticeCommitsLost   NoticeKind = "commits-lost"
@@ -41,7 +42,7 @@ const (
 func NoticeKinds() []NoticeKind {
 	return []NoticeKind{
 		NoticeBudget50, NoticeBudget80, NoticeBudget100, NoticeDeclined, NoticeApproval, NoticeDisputed, NoticeUnresolved, NoticeLowBalance,
-		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeCommitsLost, NoticeTrouble, NoticeTest, NoticeHeldBack,
+		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticeUndelivered, NoticePaused, NoticeResumed, NoticeCommitsLost, NoticeTrouble, NoticeTest, NoticeHeldBack,
 	}
 }
 

@@ -191,6 +191,19 @@ func unansweredNotice(name string, p *Payment, at time.Time) Notice {
 	return n
 }
 
+// undeliveredNotice tells that a seller has the money of a payment and delivered nothing.
+func undeliveredNotice(name string, p *Payment, earlier Deliveries, at time.Time) Notice {
+	n := about(p, NoticeUndelivered, at)
+	rate := Deliveries{Undelivered: earlier.Undelivered + 1, Of: earlier.Of + 1}
+	n.Title = fmt.Sprintf("Paid and not delivered: %s to %s", money.Text(p.Moved()), hostOf(p))
+	n.Text = fmt.Sprintf("Key %s has paid %s to %s, at %s, and %s. %s brought nothing. A repeat of the request sends the same payment again. The payment is %s. If this goes on, forbid the host with purser limits %s --add-deny-host %s.",
+		name, money.Text(p.Moved()), hostOf(p), p.Terms.PayTo, p.Answer(), rate, p.ID, keyWord(name, p.KeyID), hostWord(p.Host))
+	n.Figures = map[string]string{
+		"amount": money.Text(p.Moved()), "status": fmt.Sprint(p.AnswerStatus), "undelivered": fmt.Sprint(rate.Undelivered), "of": fmt.Sprint(rate.Of),
+	}
+	return n
+}
+
 // unansweredMark names the row of unanswered payments of a key to a host.
 func unansweredMark(p *Payment) string { return "run/" + p.KeyID + "/" + p.Host }
 

@@ -60,9 +60,13 @@ type Outcome struct {
 	// Release ends the lease named by Fence; Answered says how the caller fared.
 	Release  bool
 	Answered bool
+	// Undelivered: the paid request brought nothing; nil: it did, or nothing is known.
+	Undelivered *Undelivered
 
-	// KeyName names the key in notices of the outcome. "": there are none.
+	// KeyName names the key in notices of the outcome. "": there are none. Earlier holds what such a notice tells of the
+	// payments before.
 	KeyName string
+	Earlier Deliveries
 }
 
 // Effects holds the writes beside the changed row, which a store makes in the same transaction.
@@ -73,6 +77,8 @@ type Effects struct {
 	Was State
 	// Contradicted: the payment was refused or void, and its money has moved all the same.
 	Contradicted bool
+	// ForNothing: since this outcome, the payment is paid and not delivered.
+	ForNothing bool
 	// Notices are written with the row by [WriteNotices].
 	Notices []Notice
 }
@@ -142,8 +148,12 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	if o.Release && held {
 		p.Lease.Owner, p.Lease.Until = "", time.Time{}
 		p.answer(o.Answered)
+		p.deliver(was, o)
 	}
 	p.tellAnswer(was, o, &fx)
+	if fx.ForNothing = p.PaidForNothing() && !was.PaidForNothing(); fx.ForNothing && o.KeyName != "" {
+		fx.Notices = append(fx.Notices, undeliveredNotice(o.KeyName, p, o.Earlier, o.At))
+	}
 	return fx, nil
 }
 

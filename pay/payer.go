@@ -278,6 +278,7 @@ type noObserver struct{}
 
 func (noObserver) Changed(*Payment, State, Verdict)   {}
 func (noObserver) Contradicted(*Payment)              {}
+func (noObserver) Undelivered(*Payment)               {}
 func (noObserver) Began(*Payment)                     {}
 func (noObserver) Refused(policy.Door, string)        {}
 func (noObserver) Ignored(TimeSource, string, string) {}

@@ -172,6 +172,11 @@ type Payment struct {
 	Answered bool `json:"Answered,omitempty"`
 	// Unanswered: the lease ended and the answer did not arrive (docs/design/calls.md, repeats without a key).
 	Unanswered bool `json:"Unanswered,omitempty"`
+	// Undelivered: the last paid request got an error, an empty or broken answer, or none: see [Undelivered]. An answer
+	// in full ends it. NotDelivered says whether money is in it.
+	Undelivered bool `json:"Undelivered,omitempty"`
+	// AnswerStatus holds the HTTP status of the answer that delivered nothing; 0: there was none.
+	AnswerStatus int `json:"AnswerStatus,omitempty"`
 	// Receipted: the seller's receipt was posted by the payment's key.
 	Receipted bool `json:"Receipted,omitempty"`
 
@@ -289,7 +294,7 @@ func (p *Payment) Flags() []string {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{p.Refused, "refused"}, {p.Unresolved, "unresolved"}, {p.Confirmed, "confirmed"}, {p.Disputed, "disputed"}, {p.Reconciled, "reconciled"}} {
+	}{{p.Refused, "refused"}, {p.Unresolved, "unresolved"}, {p.Confirmed, "confirmed"}, {p.Disputed, "disputed"}, {p.Reconciled, "reconciled"}, {p.NotDelivered(), "undelivered"}} {
 		if f.set {
 			flags = append(flags, f.name)
 		}
@@ -308,7 +313,7 @@ func (p *Payment) Labelled(label string) bool {
 // ValidLabel reports whether s is a state or a flag.
 func ValidLabel(s string) bool {
 	switch s {
-	case string(Open), string(Settled), string(Void), "refused", "unresolved", "confirmed", "disputed", "reconciled":
+	case string(Open), string(Settled), string(Void), "refused", "unresolved", "confirmed", "disputed", "reconciled", "undelivered":
 		return true
 	}
 	return false

@@ -204,6 +204,8 @@ type Observer interface {
 	Changed(p *Payment, was State, v Verdict)
 	// Contradicted is called once it is durable that a refused or void payment has moved its money.
 	Contradicted(p *Payment)
+	// Undelivered is called once it is durable that a payment has moved its money and brought nothing.
+	Undelivered(p *Payment)
 	// Began is called when a payment was journaled.
 	Began(p *Payment)
 	// Refused is called when a payment was refused before anything was journaled: by a rule of

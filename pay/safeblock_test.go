@@ -24,6 +24,8 @@ func newEars() *ears { return &ears{watcher: watcher{}, heard: map[string]int{}}
 
 func (e *ears) Changed(*pay.Payment, pay.State, pay.Verdict) {}
 
+func (e *ears) Undelivered(*pay.Payment) { e.mu.Lock(); defer e.mu.Unlock(); e.heard["undelivered"]++ }
+
 func (e *ears) Ignored(rpc pay.TimeSource, _, reason string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

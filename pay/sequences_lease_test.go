@@ -226,6 +226,7 @@ func TestRefusedPaymentsLeaveRecovery(t *testing.T) {
 type watcher map[pay.Verdict]int
 
 func (watcher) Contradicted(*pay.Payment)                            {}
+func (watcher) Undelivered(*pay.Payment)                             {}
 func (watcher) Began(*pay.Payment)                                   {}
 func (watcher) Refused(policy.Door, string)                          {}
 func (watcher) Ignored(pay.TimeSource, string, string)               {}

@@ -139,19 +139,18 @@ func (p *Payer) writeTold() {
 	}
 }
 
-// outcomeToTell returns the name of the key of an outcome that people may be told of, and else "". An
-// answer is told to the store alone.
-func (p *Payer) outcomeToTell(ctx context.Context, row *Payment, o Outcome) string {
+// outcomeToTell names the key of an outcome that people may be told of. An answer is told to the store alone.
+func (p *Payer) outcomeToTell(ctx context.Context, row *Payment, o *Outcome) {
 	answers := o.Receipted || o.Release && o.Answered
 	switch {
 	case !p.opts.Telling.On:
-		return ""
+	case o.Undelivered != nil && !row.Undelivered, row.Undelivered && o.Verdict == VerdictSettled && row.State != Settled:
+		o.KeyName, o.Earlier = p.keyName(ctx, row.KeyID), p.deliveries(ctx, row)
 	case o.Verdict == VerdictDisputed, o.Verdict == VerdictUnresolved, o.Release && !answers && !row.Unanswered:
-		return p.keyName(ctx, row.KeyID)
+		o.KeyName = p.keyName(ctx, row.KeyID)
 	case answers && !row.Answered:
-		return Key{ID: row.KeyID}.Name()
+		o.KeyName = Key{ID: row.KeyID}.Name()
 	}
-	return ""
 }
 
 // keyName returns the name of a key in notices.

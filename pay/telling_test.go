@@ -91,6 +91,38 @@ func TestTellingOfBudgets(t *testing.T) {
 	}
 }
 
+// A payment that has moved its money and brought nothing is told from the first one on, with the rate of its host.
+func TestTellingOfUndelivered(t *testing.T) {
+	t.Parallel()
+	heard := newEars()
+	w := newTelling(t, func(o *pay.Options) { o.Observer = heard })
+	buys := func(path string, receipt bool, failed *pay.Undelivered) *pay.Payment {
+		a := w.mustOpen(w.proxied("https://a.example/"+path, "10", ""))
+		moved := w.sellerMoves(a.Payload())
+		if receipt {
+			a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: moved})
+		}
+		a.Failed(failed)
+		a.Finish(failed == nil)
+		w.quiet()
+		return w.payment(a.Payment().ID)
+	}
+	buys("1", true, nil)
+	buys("2", true, &pay.Undelivered{Status: 500})
+	w.tells(pay.NoticeUndelivered, 1, "Key test has paid 0.00001 USDC to a.example", "the seller answered 500", "1 of the last 2 payments")
+	silent := buys("3", false, &pay.Undelivered{})
+	if !slices.Equal(silent.Labels(), []string{"open", "undelivered"}) {
+		t.Errorf("%v", silent.Labels())
+	}
+	w.tells(pay.NoticeUndelivered, 1) // nothing says that its money moved
+	w.chain.advance(10 * time.Minute)
+	w.recoverOnce()
+	w.tells(pay.NoticeUndelivered, 2, "no answer came", "2 of the last 3 payments")
+	if n := heard.count("undelivered"); n != 2 {
+		t.Errorf("%d were counted", n)
+	}
+}
+
 // A client that asks on after its budget is used does not have the store written to each time.
 func TestTellingOfRefusalsOnce(t *testing.T) {
 	t.Parallel()

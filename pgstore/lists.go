@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -97,10 +98,11 @@ func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) ([]*pay.Payment,
 }
 
 // labelSets lists the sets of labels that have all of one mask and none of another.
-func labelSets(with, without byte) (sets []int16) {
-	for set := range int16(256) {
-		if byte(set)&with == with && byte(set)&without == 0 { //nolint:gosec // below 256
-			sets = append(sets, set)
+func labelSets(with, without uint16) (sets []int16) {
+	states := codec.LabelBits(string(pay.Open), string(pay.Settled), string(pay.Void))
+	for set := range uint16(1) << len(codec.AllLabels()) {
+		if set&with == with && set&without == 0 && bits.OnesCount16(set&states) == 1 {
+			sets = append(sets, int16(set)) //nolint:gosec // there are fewer than 15 labels
 		}
 	}
 	return sets

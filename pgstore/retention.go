@@ -18,7 +18,7 @@ const closedSlack = 24 * time.Hour
 
 // over reads payments without some labels, oldest first, until visit returns false. It returns where
 // the next reading goes on; "": at the end.
-func (d *DB) over(ctx context.Context, after string, before time.Time, without byte, visit func(p *pay.Payment) bool) (next string, err error) {
+func (d *DB) over(ctx context.Context, after string, before time.Time, without uint16, visit func(p *pay.Payment) bool) (next string, err error) {
 	end := last
 	if !before.IsZero() {
 		end = idAt(before.Add(closedSlack))

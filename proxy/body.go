@@ -56,6 +56,7 @@ type watched struct {
 	left    int64        // bytes of a body whose length is known
 	err     error        // which the body ended with, or is about to
 	done    atomic.Bool  // err is set; a timer may close a body that is being read
+	some    atomic.Bool  // a byte was read
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -68,6 +69,9 @@ func (b *watched) Read(p []byte) (int, error) {
 		n, err = b.ReadCloser.Read(p)
 		b.err = err
 		b.done.Store(err != nil)
+		if n > 0 {
+			b.some.Store(true)
+		}
 	}
 	failpoint.Here(failpoint.ProxyPiece)
 	if b.piece != nil {

@@ -30,6 +30,7 @@ type decision struct {
 	left   bool       // the payload may have reached the seller
 	misled bool       // every connection led to an address that may not be paid
 	seller sellerWord // grades the seller
+	failed bool       // the request has brought nothing: an error, another 402 or no answer
 
 	notes   []string // for the payment's story
 	refused bool     // the answer is another 402
@@ -59,8 +60,11 @@ const (
 func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protocol.Answer, seen *sendTrace, err error) decision {
 	if err != nil {
 		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
-		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
-			d.seller = sellerFailed
+		if seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
+			d.failed, d.seller = true, sellerFailed
+		}
+		if m.repeats {
+			d.seller = sellerSilent
 		}
 		return d
 	}
@@ -73,6 +77,7 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protoc
 		said = t.carrier.refusal(resp, m.wire, t.patience)
 		d.refusal, d.refuses = said.Challenge.Error, said.Found
 	}
+	d.failed = d.refused || d.status >= http.StatusBadRequest
 	switch {
 	case asks:
 		d.refuses, d.seller = said.Found || !said.Receipted(), sellerFailed
@@ -132,6 +137,13 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 		a.Hear(d.said)
 	}
 	p := a.Payment()
+	a.Failed(nil)
+	if d.failed {
+		a.Failed(&pay.Undelivered{Status: d.status})
+		if p.State == pay.Settled && !m.repeats { // whatever the error, the seller has taken the money
+			d.seller = sellerFailed
+		}
+	}
 	switch {
 	case d.status == 0:
 		d.open, d.result = true, ResultUnanswered
@@ -146,17 +158,22 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 
 // tellSellers hands the decision to the breaker of the seller. The end of a body is heard later.
 func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp *http.Response) {
-	keyID, host, repeats := call.Key.ID, req.URL.Host, call.memo.repeats
+	keyID, host, repeats, attempt := call.Key.ID, req.URL.Host, call.memo.repeats, call.memo.attempt
 	failed := func() {
 		if !repeats && t.sellers.failed(keyID, host) {
 			t.log.Warn("no new payments to a seller that does not deliver", "key", keyID, "host", host)
 		}
 	}
+	var body *watched
+	if resp != nil {
+		body, _ = resp.Body.(*watched)
+	}
 	ended := func(err error) {
-		switch {
-		case err == io.EOF: //nolint:errorlint // bodies return it bare
+		switch whole := err == io.EOF; { //nolint:errorlint // bodies return it bare
+		case whole && !lacksBody(req, d.status, body):
 			t.sellers.delivered(keyID, host)
-		case conns.Asked(req.Context()).Err() == nil: // cut, and not because the client has left
+		case whole || conns.Asked(req.Context()).Err() == nil: // empty, or cut, and not because the client has left
+			attempt.Failed(&pay.Undelivered{Status: d.status})
 			failed()
 		}
 	}
@@ -165,12 +182,19 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 	case sellerFailed:
 		failed()
 	case sellerDelivers:
-		if body, ok := resp.Body.(*watched); ok {
+		if body != nil {
 			body.ended = ended
 		} else { // the connection speaks another protocol now
 			ended(io.EOF)
 		}
 	}
+}
+
+// lacksBody reports whether an answer whose body has ended has none, where its status promises one. Other methods than
+// GET may have done what they were paid for, and so does a 204.
+func lacksBody(req *http.Request, status int, body *watched) bool {
+	return body != nil && !body.some.Load() && methodOf(req) == http.MethodGet &&
+		slices.Contains([]int{http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusPartialContent}, status)
 }
 
 // Members in which sellers say why they refuse a payload: those that name a reason, and those that tell of it.

@@ -203,7 +203,7 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 
 // PaymentLabels lists the states and flags that payments can be listed by.
 var PaymentLabels = []string{
-	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled",
+	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled", "undelivered",
 }
 
 // payments lists those of all keys, or of one: GET /purser/payments?state=&key=&limit=&before=.

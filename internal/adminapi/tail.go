@@ -17,7 +17,7 @@ import (
 const tailWait = 5 * time.Second
 
 // TailLabels lists the states that events can have.
-var TailLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", feed.Declined}
+var TailLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "undelivered", feed.Declined}
 
 // TailEvent tells of a change of a payment, or of a request that was not paid.
 type TailEvent struct {

@@ -79,6 +79,7 @@ type paymentRow struct {
 	CalledUntil    Nanos          `cbor:"53,keyasint,omitempty"`
 	Message        string         `cbor:"54,keyasint,omitempty"`
 	Height         uint64         `cbor:"55,keyasint,omitempty"`
+	AnswerStatus   int            `cbor:"56,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -286,7 +287,7 @@ func lengthen(short string, ids [3]string) pay.Counter {
 func flags(p *pay.Payment) []*bool {
 	return []*bool{
 		&p.Refused, &p.Doubted, &p.Unresolved, &p.Confirmed, &p.Disputed, &p.Reconciled,
-		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired, &p.Bound,
+		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired, &p.Bound, &p.Undelivered,
 	}
 }
 
@@ -315,6 +316,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.Time()},
 		Check: r.Check.Time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
 		Waited: time.Duration(r.Waited) * time.Millisecond, CalledUntil: r.CalledUntil.Time(),
+		AnswerStatus: r.AnswerStatus,
 	}
 	if !r.Rail.Known() && !r.Rail.Other() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)

@@ -24,7 +24,7 @@ func Encode(p *pay.Payment) Stored {
 // EncodeRow encodes a payment as a paymentRow behind version and label bits. With the bits
 // a filtered listing skips rows without decoding them.
 func EncodeRow(p *pay.Payment) []byte {
-	w := newRowWriter(512, Version, LabelBits(p.Labels()...))
+	w := newRowWriter(512, Version, FirstLabels(p))
 	t, a, ids := &p.Terms, &p.Authorization, counterIDs(p)
 	w.id(1, p.ID)
 	w.id(2, p.KeyID)
@@ -124,6 +124,7 @@ func EncodeRow(p *pay.Payment) []byte {
 	w.time(53, p.CalledUntil)
 	w.text(54, a.Message)
 	w.number(55, a.Height)
+	w.number(56, uint64(max(p.AnswerStatus, 0)))
 	return w.row()
 }
 

@@ -28,6 +28,7 @@ type Collectors struct {
 	Refused  *prometheus.CounterVec
 	// Contradicted has no labels: one is an alarm, whatever it was.
 	Contradicted prometheus.Counter
+	Undelivered  *prometheus.CounterVec
 	Declined     *prometheus.CounterVec
 	Stages       *prometheus.HistogramVec
 
@@ -76,6 +77,7 @@ func newCollectors() *Collectors {
 			"door", "rule"),
 		Keys:         counter("keys_created_total", "API keys that were made."),
 		Contradicted: counter("payments_contradicted_total", "Payments that moved money after they were refused or void."),
+		Undelivered:  counters("payments_undelivered_total", "Payments that moved money, and whose requests brought an error, an empty or broken answer, or none.", "network"),
 		Refused:      counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
 		Declined:     counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
 		Requests:     counters("proxy_requests_total", "Requests at the doors that send requests themselves, by what became of them.", "door", "result"),
@@ -140,6 +142,7 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictConfirmed, pay.VerdictDisputed,
 	}
 	for _, n := range networks {
+		c.Undelivered.WithLabelValues(n.Name)
 		for _, question := range []string{"identify", "balance", "trace", "head"} {
 			for _, result := range []string{callOK, callError} {
 				c.RPC.WithLabelValues(n.Name, question, result)
@@ -167,7 +170,7 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 // All returns all collectors.
 func (c *Collectors) All() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.Build, c.Begun, c.Outcomes, c.Contradicted, c.Amount, c.Refusals, c.Refused, c.Declined, c.Stages,
+		c.Build, c.Begun, c.Outcomes, c.Contradicted, c.Undelivered, c.Amount, c.Refusals, c.Refused, c.Declined, c.Stages,
 		c.Requests, c.Responses, c.Tunnels, c.SpoolMemory, c.SpoolDisk, c.SpoolFiles, c.Facilitator, c.RPC, c.Ignored,
 		c.Overloaded, c.Dropped, c.Unsent, c.Notices, c.Waiting, c.Keys, c.Held, c.Answers,
 	}

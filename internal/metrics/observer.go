@@ -55,6 +55,12 @@ func (o Observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
 // Contradicted implements [pay.Observer].
 func (o Observer) Contradicted(*pay.Payment) { Process.Contradicted.Inc() }
 
+// Undelivered implements [pay.Observer].
+func (o Observer) Undelivered(p *pay.Payment) {
+	o.Feed.Add(feed.Of(p, "undelivered"))
+	Process.Undelivered.WithLabelValues(p.Terms.Network).Inc()
+}
+
 // Began implements [pay.Observer].
 func (o Observer) Began(p *pay.Payment) {
 	o.Feed.Add(feed.Of(p, string(pay.Open)))

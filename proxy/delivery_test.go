@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+// A seller takes the money, and its answer brings nothing. The books say so, and with which status.
+func TestPaidForNothing(t *testing.T) {
+	t.Parallel()
+	status := func(code int) func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+		return func(s *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(code)
+			_, _ = io.WriteString(rw, "sorry")
+		}
+	}
+	cut := func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(rw, "half")
+		_ = http.NewResponseController(rw).Flush()
+		proxytest.HangUp(rw)
+	}
+	nothing := func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusOK) }
+	streamed := func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(rw).Flush()
+	}
+	full := func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "paid") }
+	again := func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+		s.WriteChallenge(rw, r, s.Price, "once more")
+	}
+	for name, c := range map[string]struct {
+		method string
+		answer func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request)
+		marked bool
+		status int
+	}{
+		"an error":                {"GET", status(500), true, 500},
+		"an error of the request": {"POST", status(422), true, 422},
+		"another 402":             {"GET", again, true, 402},
+		"a body that breaks off":  {"GET", cut, true, 200},
+		"an empty body":           {"GET", nothing, true, 200},
+		"an empty stream":         {"GET", streamed, true, 200},
+		"an empty body to a POST": {"POST", nothing, false, 0},
+		"no content":              {"GET", func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(204) }, false, 0},
+		"an answer":               {"GET", full, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := proxytest.NewSeller(t)
+			s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+				s.Receipt(rw, 1)
+				if n == 1 {
+					c.answer(s, rw, r)
+					return
+				}
+				full(s, rw, r)
+			}
+			get := func() proxytest.Answer {
+				return w.send(w.door, w.Key, proxytest.Request(t, c.method, s.URL+"/x", strings.NewReader("")))
+			}
+			get()
+			p := w.newest()
+			if p.PaidForNothing() != c.marked || p.AnswerStatus != c.status {
+				t.Fatalf("%v, status %d, notes %v", p.Labels(), p.AnswerStatus, p.Notes)
+			}
+			if !c.marked {
+				return
+			}
+			if got := p.Labels(); got[len(got)-1] != "undelivered" {
+				t.Errorf("labels %v", got)
+			}
+			if p.Answered { // the client was told in full, so its next request is a purchase
+				return
+			}
+			get() // a repeat, with the same payment
+			if p = w.Closed(p.ID); p.Undelivered || p.AnswerStatus != 0 || len(s.Bought) != 2 {
+				t.Errorf("after the repeat: %v, status %d, %d paid requests", p.Labels(), p.AnswerStatus, len(s.Bought))
+			}
+		})
+	}
+}
+
+// The seller hangs up on the payment, whose money may have moved. Its repeat is answered.
+func TestPaidAndCut(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		if n == 1 {
+			proxytest.HangUp(rw)
+			return
+		}
+		s.Receipt(rw, n)
+		_, _ = io.WriteString(rw, "paid")
+	}
+	w.get(s.URL + "/x")
+	if p := w.newest(); !p.NotDelivered() || p.PaidForNothing() || p.AnswerStatus != 0 {
+		t.Errorf("%v, status %d", p.Labels(), p.AnswerStatus)
+	}
+	w.get(s.URL + "/x")
+	if p := w.newest(); p.Undelivered {
+		t.Errorf("after the repeat: %v", p.Labels())
+	}
+}
+
+// A seller that has delivered may refuse the same payment later.
+func TestDeliveredBefore(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	key := []string{"Idempotency-Key", "order-1"}
+	id := w.get(s.URL+"/x", key...).Paid(t)
+	w.Closed(id)
+	if a := w.get(s.URL+"/x", key...); a.StatusCode != http.StatusPaymentRequired {
+		t.Fatalf("%d", a.StatusCode)
+	}
+	if p := w.Closed(id); p.Undelivered {
+		t.Errorf("%v", p.Labels())
+	}
+}
+
+// A host that takes the money and gives errors, whatever their status, or nothing, gets no new payments.
+func TestHostThatTakesMoneyIsHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]int{"errors of the request": 404, "empty answers": 200} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, s := newWorld(t), proxytest.NewSeller(t)
+			s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+				s.Receipt(rw, n)
+				rw.WriteHeader(code)
+			}
+			for i := range defaultMaxFailures + 1 {
+				a := w.get(s.URL + "/x?" + strings.Repeat("i", i))
+				if held := a.Header.Get(HeaderDeclined) == DeclinedSellerFailing; held != (i == defaultMaxFailures) {
+					t.Errorf("request %d: %d %q", i, a.StatusCode, a.Header.Get(HeaderDeclined))
+				}
+			}
+		})
+	}
+}
+
+// newest waits until the newest payment's call is over, and returns it.
+func (w *world) newest() *pay.Payment {
+	w.T.Helper()
+	return w.Closed(w.Payments()[0].ID)
+}
