@@ -12,6 +12,8 @@ const (
 	// disputeTime is the age up to which the overview shows a disputed payment. It cannot change
 	// any more, and stays in the lists.
 	disputeTime = 30 * 24 * time.Hour
+	// nothingTime is the same for a payment that brought nothing.
+	nothingTime = 7 * 24 * time.Hour
 	// openLooked bounds the open payments that are searched for expired ones.
 	openLooked = 50
 )
@@ -33,6 +35,11 @@ func (d *dashboard) attention(ctx context.Context, v visit) (groups []attention,
 			"disputed", "Disputed",
 			"The seller or the facilitator reported these payments as settled, but the chain does not have them. purser took the spend back. Find out which of them was wrong before you pay that seller again.",
 			attentionShown + 1, func(p *pay.Payment) bool { return v.now.Sub(p.Created) < disputeTime },
+		},
+		{
+			"undelivered", "Paid and not delivered",
+			"These sellers have the money, and answered with an error, with nothing, or not at all. If it goes on, forbid the host in the limits of the key.",
+			attentionShown + 1, func(p *pay.Payment) bool { return p.PaidForNothing() && v.now.Sub(p.Created) < nothingTime },
 		},
 		{
 			"unresolved", "Unresolved",

@@ -30,6 +30,7 @@ var paymentLabels = []struct{ label, name, about, none string }{
 	{"void", "Not paid", "The money did not move, and it cannot move any more.", "There is none."},
 	{"refused", "Refused", "The facilitator did not accept these payments. They do not count in your plan.", "No payment was refused."},
 	{"unresolved", "Unresolved", "These payments expired, and purser could not find out whether the money moved. If you set PURSER_RPC_URL, purser finds out on the chain. You can also close them yourself: their pages say how.", "No payment is unresolved."},
+	{"undelivered", "Not delivered", "The money moved, or may have, and the seller answered with an error, with nothing, or not at all.", "Every payment was delivered."},
 	{"disputed", "Disputed", "The seller or the facilitator reported that the money moved, but the chain shows that it did not. purser has taken the spend back.", "No payment is disputed."},
 }
 
@@ -161,6 +162,8 @@ func story(p *pay.Payment) string {
 		return "It was reported as settled, but the chain has no such transfer. A correction took the spend back. The agent may have got its answer all the same. Ask the seller, or the operator of the facilitator, before you pay through them again."
 	case p.Unresolved:
 		return "It has expired, and there is no evidence of whether the money moved. Its amount stays in the budgets of its day and month. With PURSER_RPC_URL set, purser looks for it on the chain. Without it, the operator closes the payment."
+	case p.PaidForNothing():
+		return "The money moved, and the request brought nothing: " + p.Answer() + ". A repeat of the request sends the same payment again, as long as the agent waits for it. If this goes on, forbid the host in the limits of the key."
 	case p.State == pay.Settled && p.Confirmed:
 		return "The money moved. purser has seen it on the chain, where it cannot change any more."
 	case p.State == pay.Settled:

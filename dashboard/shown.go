@@ -222,6 +222,8 @@ func stateOf(p *pay.Payment) state {
 		return state{"Disputed", "bad"}
 	case p.Unresolved:
 		return state{"Unresolved", "warn"}
+	case p.PaidForNothing():
+		return state{"Paid, not delivered", "warn"}
 	case p.State == pay.Settled && p.Confirmed:
 		return state{"Confirmed", ""}
 	case p.State == pay.Settled:

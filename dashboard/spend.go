@@ -100,6 +100,8 @@ func (d *dashboard) spendRow(e pay.SpendEntry, f filter, named map[string]string
 		row.Transaction = transaction{}
 	case slices.Contains(e.Flags, "disputed"):
 		row.Warning = &state{"Disputed, taken back by a correction", "bad"}
+	case slices.Contains(e.Flags, "undelivered"):
+		row.Warning = &state{"Paid, not delivered", "warn"}
 	case slices.Contains(e.Flags, "reconciled"):
 		row.Warning = &state{"Found on the chain", ""}
 	}

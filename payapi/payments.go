@@ -91,7 +91,7 @@ func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
 		return reply{}, err
 	}
 	if given && !pay.ValidLabel(label) {
-		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed, reconciled)")
+		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed, reconciled, undelivered)")
 	}
 	list, err := a.books.Payments(r.Context(), key, label, pg.limit, pg.before)
 	if err != nil {

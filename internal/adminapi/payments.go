@@ -38,6 +38,8 @@ type Payment struct {
 	Reason       string         `json:"reason"`
 	// SellerSaid quotes the seller about a payload that it refused. It is untrusted text, on one line.
 	SellerSaid string `json:"seller_said,omitempty"`
+	// AnswerStatus is the HTTP status of the answer to an undelivered payment; nil: it has no such flag. 0: none came.
+	AnswerStatus *int `json:"answer_status,omitempty"`
 	// Advice says what the operator can do about it, such as to fund an empty wallet.
 	Advice      string    `json:"advice,omitempty"`
 	ValidBefore time.Time `json:"valid_before"`
@@ -141,6 +143,9 @@ func shownPayment(p *pay.Payment) Payment {
 	}
 	if !p.Charged.IsZero() {
 		shown.Charged = p.Charged.String()
+	}
+	if p.NotDelivered() {
+		shown.AnswerStatus = &p.AnswerStatus
 	}
 	return shown
 }

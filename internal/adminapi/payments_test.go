@@ -172,9 +172,10 @@ func TestSpend(t *testing.T) {
 		t.Errorf("%v, %q", err, rows)
 	}
 	type spent struct {
-		Spend []adminapi.SpendEvent `json:"spend"`
-		Count int                   `json:"count"`
-		Total string                `json:"total"`
+		Spend       []adminapi.SpendEvent `json:"spend"`
+		Count       int                   `json:"count"`
+		Total       string                `json:"total"`
+		Undelivered nothing               `json:"undelivered"`
 	}
 	for args, want := range map[string]int{
 		"--since 7d": 3, "--since 0d": 3, "--since 2020-01-01 --until 2020-02-01": 0, "--key " + one.ID: 2,

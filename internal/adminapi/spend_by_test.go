@@ -6,26 +6,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
 func TestSpendBy(t *testing.T) {
 	w := newWorld(t)
-	w.run("spend --by host", "HOST USDC PAYMENTS SHARE\n0 payments, 0 USDC")
+	w.run("spend --by host", "HOST USDC PAYMENTS SHARE NOT DELIVERED\n0 payments, 0 USDC")
 	one, two := w.key("one"), w.key("two")
 	for i, key := range []pay.Key{one, two, one} {
 		w.buys(key, 1000*(i+1), fmt.Sprintf("https://api%d.example.com/x", i%2))
 	}
 	today := time.Now().UTC().Format(time.DateOnly)
 	for by, want := range map[string]string{
-		"host": "HOST USDC PAYMENTS SHARE\napi0.example.com 0.004 2 66.7 %\napi1.example.com 0.002 1 33.3 %\n3 payments, 0.006 USDC",
-		"key":  "KEY USDC PAYMENTS SHARE\none 0.004 2 66.7 %\ntwo 0.002 1 33.3 %\n3 payments, 0.006 USDC",
-		"task": "TASK USDC PAYMENTS SHARE\n- 0.006 3 100.0 %\n",
-		"day":  "DAY USDC PAYMENTS SHARE\n" + today + " 0.006 3 100.0 %\n",
+		"host": "HOST USDC PAYMENTS SHARE NOT DELIVERED\napi0.example.com 0.004 2 66.7 % -\napi1.example.com 0.002 1 33.3 % -\n3 payments, 0.006 USDC",
+		"key":  "KEY USDC PAYMENTS SHARE NOT DELIVERED\none 0.004 2 66.7 % -\ntwo 0.002 1 33.3 % -\n3 payments, 0.006 USDC",
+		"task": "TASK USDC PAYMENTS SHARE NOT DELIVERED\n- 0.006 3 100.0 % -\n",
+		"day":  "DAY USDC PAYMENTS SHARE NOT DELIVERED\n" + today + " 0.006 3 100.0 % -\n",
 	} {
 		w.run("spend --by "+by, want)
 	}
-	w.run("spend --by key --csv", "key,key_id,amount,count,share\none,"+one.ID+",0.004,2,0.6667\n")
+	w.run("spend --by key --csv", "key,key_id,amount,count,share,undelivered_count,undelivered_amount\none,"+one.ID+",0.004,2,0.6667,0,0\n")
 	type sums struct {
 		By, Since, Until, Total string
 		Count                   int
@@ -34,7 +37,9 @@ func TestSpendBy(t *testing.T) {
 			KeyID        string `json:"key_id"`
 			Count        int
 			Share        *float64
+			Undelivered  nothing
 		}
+		Undelivered nothing
 	}
 	got := ran[sums](w, "spend --by key --key two --since 1d")
 	if len(got.Groups) != 1 || got.Groups[0].KeyID != two.ID || got.Groups[0].Amount != "2000" || *got.Groups[0].Share != 1 || got.Total != "2000" || got.Count != 1 || got.By != "key" {
@@ -44,6 +49,41 @@ func TestSpendBy(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.fails(map[string]string{"spend --by week": "none of host, task, key, day", "spend --by day --limit 3": "--limit", "spend --by=": "none of"})
+}
+
+// nothing sums up the payments that brought nothing.
+type nothing struct {
+	Count  int
+	Amount string
+}
+
+// Payments that brought nothing are in their own line of each sum, in lists and in stories.
+func TestUndelivered(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("robbed")
+	for range 2 {
+		w.buys(k, 1000, "https://api.example.com/x")
+	}
+	id := w.leaves(k, time.Minute)[0]
+	now := time.Now()
+	held := must(w.store.Acquire(t.Context(), id, "test", now, now.Add(time.Minute)))
+	_, _, err := w.store.Record(t.Context(), pay.Outcome{
+		PaymentID: id, Fence: held.Lease.Fence, At: now, Verdict: pay.VerdictSettled, EventID: uuid.Must(uuid.NewV7()).String(),
+		Release: true, Undelivered: &pay.Undelivered{Status: 503},
+	})
+	w.must(err)
+	const line = "of this, paid and not delivered: 0.01 USDC in 1 payment"
+	w.run("spend", "3 events, 0.012 USDC", line)
+	w.run("spend --by host", "api.example.com 0.012 3 100.0 % 1 of 3\n", line)
+	w.run("spend --by host --csv", "api.example.com,,0.012,3,1.0000,1,0.01\n")
+	if text := w.run("payments --undelivered", id, "undelivered"); strings.Count(text, "\n") != 2 {
+		t.Error(text)
+	}
+	w.run("payments show "+id, "paid and not delivered: the seller answered 503")
+	if list := get[adminapi.Payments](w, "/payments?state=undelivered").Payments; len(list) != 1 || *list[0].AnswerStatus != 503 {
+		t.Errorf("%+v", list)
+	}
+	w.fails(map[string]string{"payments --undelivered --state open": "give one of them"})
 }
 
 // A command that lists has a subcommand list as well.

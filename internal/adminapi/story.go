@@ -90,6 +90,8 @@ func evidenceOf(p *pay.Payment) []string {
 	add(unanswered && p.Lives() && !p.Retired, "the caller did not get its answer; a repeat of the request gets this payment")
 	add(unanswered && !p.Lives(), "the caller did not get its answer; a repeat of the request is a new payment")
 	add(unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
+	add(p.PaidForNothing(), "paid and not delivered: "+p.Answer())
+	add(p.NotDelivered() && !p.PaidForNothing(), "not delivered, and the money may have moved: "+p.Answer())
 	add(p.Refused && !p.Doubted, "the facilitator refused it")
 	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
 	add(p.State == pay.Void && p.Doubted, "purser takes it for unsent, which the chain has not confirmed yet; its money stays reserved")

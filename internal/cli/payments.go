@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,11 @@ import (
 
 const paymentsHelp = `
 Lists the payments of all keys, newest first. A state is open, settled or void;
-the flags refused, unresolved, confirmed, disputed and reconciled are taken as well. Days are
-those of UTC, and --since 7d begins with the day a week ago.
+the flags refused, unresolved, confirmed, disputed, reconciled and undelivered are taken
+as well. Days are those of UTC, and --since 7d begins with the day a week ago.
 
     $ purser payments list --state unresolved
+    $ purser payments --undelivered
     $ purser payments --since 7d --json
     $ purser payments --key research --state open
     $ purser payments --task nightly --host api.example.com
@@ -33,7 +35,10 @@ those of UTC, and --since 7d begins with the day a week ago.
 An unresolved payment has expired, and there is no evidence of what became of it:
 look for its transfer in a block explorer, or ask the seller, and say what you
 found with 'resolve'. Your reason stays in the record. Evidence that the chain
-gives later still wins.`
+gives later still wins.
+
+An undelivered payment has moved its money, or may have, and its request got an error,
+an empty or broken answer, or none. 'show' says which.`
 
 const resolveHelp = `
 Closes a payment that the evidence has left open: as settled, with a spend event,
@@ -51,6 +56,7 @@ func (env *Env) paymentsCommand(c *cobra.Command) {
 func listPayments(a *asking) {
 	state := a.Flags().String("state", "", "only payments with this state or flag")
 	oneOf(a.Command, "state", adminapi.PaymentLabels...)
+	undelivered := a.Flags().Bool("undelivered", false, "only payments whose requests brought nothing: --state undelivered")
 	a.keyFlag("only payments of this key: its id, its label or exec")
 	task := a.Flags().String("task", "", "only payments with this task label")
 	host := a.Flags().String("host", "", "only payments to this host")
@@ -58,6 +64,12 @@ func listPayments(a *asking) {
 	a.limitFlag(adminapi.DefaultPage)
 	a.jsonFlag(printsAmounts)
 	a.runs(func([]string) error {
+		if *undelivered {
+			if *state != "" {
+				return errors.New("--undelivered is --state undelivered: give one of them")
+			}
+			*state = "undelivered"
+		}
 		if *state != "" {
 			if !pay.ValidLabel(*state) {
 				return fmt.Errorf("--state %q is none of %s", *state, strings.Join(adminapi.PaymentLabels, ", "))
@@ -161,6 +173,9 @@ var paymentColumns = []column{
 // paymentState is the state in a table. A flag that says the state as well stands alone.
 func paymentState(p adminapi.Payment) string {
 	implied := map[string]pay.State{"confirmed": pay.Settled, "disputed": pay.Settled, "unresolved": pay.Open, "refused": pay.Void}
+	if p.State == pay.Settled && slices.Contains(p.Flags, "undelivered") {
+		return "undelivered"
+	}
 	if len(p.Flags) == 1 && implied[p.Flags[0]] == p.State {
 		return p.Flags[0]
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,8 +52,8 @@ func (env *Env) spendCommand(c *cobra.Command) {
 			return spendBy(a, *by)
 		}
 		filtered := *task != "" || *host != "" || a.key != "" || a.days.until != ""
-		var sum big.Int
-		count := 0
+		var sum, nothing big.Int
+		count, undelivered := 0, 0
 		err := listing[adminapi.SpendEvent]{
 			name: "spend", cursor: "before",
 			columns: []column{
@@ -69,9 +70,15 @@ func (env *Env) spendCommand(c *cobra.Command) {
 				count++
 				if n, ok := new(big.Int).SetString(e.Amount, 10); ok {
 					sum.Add(&sum, n)
+					if broughtNothing(e) {
+						undelivered++
+						nothing.Add(&nothing, n)
+					}
 				}
 			},
-			members: func() map[string]any { return map[string]any{"count": count, "total": sum.String()} },
+			members: func() map[string]any {
+				return map[string]any{"count": count, "total": sum.String(), "undelivered": nothings{undelivered, nothing.String()}}
+			},
 		}.print(a)
 		if err != nil || a.json || a.csv {
 			return err
@@ -80,12 +87,38 @@ func (env *Env) spendCommand(c *cobra.Command) {
 		if count != 1 {
 			events = strconv.Itoa(count) + " events"
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n", events, signedUnits(sum.String()), period(a.days))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n%s", events, signedUnits(sum.String()), period(a.days), nothings{undelivered, nothing.String()})
 		if count == 0 && !filtered && err == nil {
 			err = speak(c, "%s\n", firstPayment)
 		}
 		return err
 	})
+}
+
+// nothings sums up the payments that brought nothing.
+type nothings struct {
+	Count  int    `json:"count"`
+	Amount string `json:"amount"` // in the smallest unit
+}
+
+// String is the line behind a sum; "" without such a payment.
+func (n nothings) String() string {
+	if n.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of this, paid and not delivered: %s USDC in %s (purser payments --undelivered)\n", signedUnits(n.Amount), paymentsOf(n.Count))
+}
+
+func paymentsOf(n int) string {
+	if n == 1 {
+		return "1 payment"
+	}
+	return strconv.Itoa(n) + " payments"
+}
+
+// broughtNothing reports whether an event is the spend of a payment that was not delivered.
+func broughtNothing(e adminapi.SpendEvent) bool {
+	return e.Corrects == "" && slices.Contains(e.Flags, "undelivered")
 }
 
 func spendCells(e adminapi.SpendEvent) []string {

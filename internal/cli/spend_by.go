@@ -24,8 +24,11 @@ type group struct {
 	Amount string   `json:"amount"`           // in the smallest unit; negative if more was taken back
 	Count  int      `json:"count"`            // of payments; corrections are none
 	Share  *float64 `json:"share"`            // of the total, from 0 to 1; nil without a total
+	// Undelivered holds the payments of Count that brought nothing.
+	Undelivered nothings `json:"undelivered"`
 
-	sum big.Int
+	nothing big.Int
+	sum     big.Int
 }
 
 // grouped holds the output of 'purser spend --by --json'.
@@ -36,6 +39,8 @@ type grouped struct {
 	Groups []*group `json:"groups"`
 	Count  int      `json:"count"`
 	Total  string   `json:"total"`
+	// Undelivered holds the payments of Count that brought nothing.
+	Undelivered nothings `json:"undelivered"`
 }
 
 // groupOf returns what an event has in common with others.
@@ -60,7 +65,7 @@ func spendBy(a *asking, by string) error {
 		return fmt.Errorf("--by sums up everything: --limit does not go with it")
 	}
 	out := grouped{By: by, Since: a.days.since, Until: a.days.until, Groups: []*group{}}
-	known, total := map[string]*group{}, new(big.Int)
+	known, total, nothing := map[string]*group{}, new(big.Int), new(big.Int)
 	a.ask.Set("limit", strconv.Itoa(adminapi.MaxPage))
 	for next := "begun"; next != ""; {
 		var page []adminapi.SpendEvent
@@ -87,11 +92,17 @@ func spendBy(a *asking, by string) error {
 				g.Count++
 				out.Count++
 			}
+			if broughtNothing(e) {
+				g.Undelivered.Count++
+				g.nothing.Add(&g.nothing, amount)
+				out.Undelivered.Count++
+				nothing.Add(nothing, amount)
+			}
 		}
 	}
-	out.Total = total.String()
+	out.Total, out.Undelivered.Amount = total.String(), nothing.String()
 	for _, g := range out.Groups {
-		g.Amount = g.sum.String()
+		g.Amount, g.Undelivered.Amount = g.sum.String(), g.nothing.String()
 		if total.Sign() > 0 {
 			share, _ := new(big.Rat).SetFrac(&g.sum, total).Float64()
 			g.Share = &share
@@ -113,9 +124,9 @@ func (out grouped) print(a *asking) error {
 	var rows rowWriter
 	if a.csv {
 		rows = csvTable{csv.NewWriter(a.OutOrStdout())}
-		rows.row(out.By, "key_id", "amount", "count", "share")
+		rows.row(out.By, "key_id", "amount", "count", "share", "undelivered_count", "undelivered_amount")
 	} else {
-		rows = a.newColumns([]column{{head: strings.ToUpper(out.By), holds: textCell}, {head: "USDC"}, {head: "PAYMENTS"}, {head: "SHARE"}})
+		rows = a.newColumns([]column{{head: strings.ToUpper(out.By), holds: textCell}, {head: "USDC"}, {head: "PAYMENTS"}, {head: "SHARE"}, {head: "NOT DELIVERED"}})
 	}
 	for _, g := range out.Groups {
 		if a.csv {
@@ -123,21 +134,25 @@ func (out grouped) print(a *asking) error {
 			if g.Share != nil {
 				share = strconv.FormatFloat(*g.Share, 'f', 4, 64)
 			}
-			rows.row(g.Name, g.KeyID, signedUnits(g.Amount), strconv.Itoa(g.Count), share)
+			rows.row(g.Name, g.KeyID, signedUnits(g.Amount), strconv.Itoa(g.Count), share, strconv.Itoa(g.Undelivered.Count), signedUnits(g.Undelivered.Amount))
 			continue
 		}
-		rows.row(orDash(cmp.Or(g.Name, g.KeyID)), signedUnits(g.Amount), strconv.Itoa(g.Count), g.percent())
+		rows.row(orDash(cmp.Or(g.Name, g.KeyID)), signedUnits(g.Amount), strconv.Itoa(g.Count), g.percent(), g.undelivered())
 	}
 	if err := rows.Flush(); err != nil || a.csv {
 		return err
 	}
-	payments := "1 payment"
-	if out.Count != 1 {
-		payments = strconv.Itoa(out.Count) + " payments"
-	}
 	w := bufio.NewWriter(a.OutOrStdout())
-	fmt.Fprintf(w, "%s, %s USDC%s\n", payments, signedUnits(out.Total), period(a.days))
+	fmt.Fprintf(w, "%s, %s USDC%s\n%s", paymentsOf(out.Count), signedUnits(out.Total), period(a.days), out.Undelivered)
 	return w.Flush()
+}
+
+// undelivered is the rate of payments that brought nothing, for people.
+func (g *group) undelivered() string {
+	if g.Undelivered.Count == 0 {
+		return unlimited
+	}
+	return fmt.Sprintf("%d of %d", g.Undelivered.Count, g.Count)
 }
 
 // percent is a share for people.

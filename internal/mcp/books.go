@@ -24,7 +24,7 @@ type spendInput struct {
 }
 
 type paymentsInput struct {
-	State string `json:"state,omitempty" jsonschema:"only payments in this state (open, settled, void) or with this flag (refused, unresolved, confirmed, disputed, reconciled)"`
+	State string `json:"state,omitempty" jsonschema:"only payments in this state (open, settled, void) or with this flag (refused, unresolved, confirmed, disputed, reconciled, undelivered)"`
 	Limit int    `json:"limit,omitempty" jsonschema:"how many payments, newest first; 1 to 500, default 20"`
 }
 

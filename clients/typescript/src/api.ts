@@ -153,7 +153,7 @@ export interface AllOptions extends CallOptions {
   pageSize?: number | undefined;
 }
 
-type States = "open" | "settled" | "void" | "refused" | "unresolved" | "confirmed" | "disputed";
+type States = "open" | "settled" | "void" | "refused" | "unresolved" | "confirmed" | "disputed" | "reconciled" | "undelivered";
 
 /** The API with one key. */
 export class Api {
