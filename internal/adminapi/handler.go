@@ -172,6 +172,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/rpc/trust":               {http.MethodPost: tell(h, (*Purser).trustRPC)},
 		"/purser/payments":                {http.MethodGet: h.ask((*Purser).payments)},
 		"/purser/payments/{id}":           {http.MethodGet: h.ask((*Purser).payment)},
+		"/purser/payments/{id}/dispute":   {http.MethodGet: h.ask((*Purser).dispute)},
 		"/purser/payments/{id}/resolve":   {http.MethodPost: tell(h, (*Purser).resolve)},
 
 		// Money out.

@@ -53,7 +53,7 @@ func exportWalletCommand(wallets *asking) {
 		if a.json && *out == "" {
 			return errors.New("--json: the keystore itself is the JSON on standard output; --json takes --out")
 		}
-		to, done, err := a.newFile(*out)
+		to, done, err := a.newFile("--out", *out)
 		if err != nil {
 			return err
 		}
@@ -81,16 +81,16 @@ type exported struct {
 
 // newFile makes a file that only its owner may read; "" is standard output. done closes it, and removes
 // it after an error.
-func (a *asking) newFile(name string) (to io.Writer, done func(error) error, err error) {
+func (a *asking) newFile(flag, name string) (to io.Writer, done func(error) error, err error) {
 	if name == "" {
 		return a.OutOrStdout(), func(err error) error { return err }, nil
 	}
 	f, err := os.OpenFile(a.env.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // it holds a key
 	if errors.Is(err, fs.ErrExist) {
-		return nil, nil, fmt.Errorf("--out: there is a %s already, and it is not written over", name)
+		return nil, nil, fmt.Errorf("%s: there is a %s already, and it is not written over", flag, name)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("--out: %w", err)
+		return nil, nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return f, func(failed error) error {
 		if failed == nil {

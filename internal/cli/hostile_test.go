@@ -89,7 +89,7 @@ func TestMistakes(t *testing.T) {
 	environ := []string{"PURSER_ADMIN=" + strings.TrimPrefix(server.URL, "http://")}
 	for _, c := range []struct{ args, want string }{
 		{"payments show", "takes ID, and was given none"},
-		{"payments shwo x", "takes no arguments but list or resolve or show"},
+		{"payments shwo x", "takes no arguments but dispute or list or resolve or show"},
 		{"payments --limit x", "invalid argument"},
 		{"payments --since soon", "--since"},
 		{"spend --since 1d --until 3d", "is before --since"},

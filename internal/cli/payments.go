@@ -50,6 +50,7 @@ func (env *Env) paymentsCommand(c *cobra.Command) {
 	listPayments(a)
 	listPayments(a.list("Lists payments, as 'purser payments' does"))
 	showCommand(a)
+	disputeCommand(a)
 	resolveCommand(a)
 }
 

@@ -285,8 +285,8 @@ func All() []Reason {
 			Do: "take it out of the route",
 		},
 		{
-			Word: "seller-failing", Group: Unsent, Why: "five payments of this key to the host in a row brought nothing",
-			Do: "look at the seller; purser asks again after 30 s to 10 min",
+			Word: "seller-failing", Group: Unsent, Why: "five payments of this key to the host in a row brought an error, another 402, an empty or broken answer, or none",
+			Do: "`purser payments --undelivered` shows what was paid for nothing; purser asks again after 30 s to 10 min, unless you forbid the host with `purser limits KEY --add-deny-host HOST`",
 		},
 		{
 			Word: "key-revoked", Group: Unsent, Codes: codes{pay.CodeKeyNotFound},

@@ -1,0 +1,161 @@
+// Checks a file of `purser payments dispute`, without purser: node verify.mjs FILE [--rpc URL] [--body FILE]
+//
+// It needs Node 20 and viem 2 (npm install viem). Each line begins with "ok", "FAILED", or "said": the last is a claim
+// that only whoever has made the file vouches for. The exit status is 1 if something failed.
+
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { createPublicClient, http, isAddressEqual, parseAbi, parseEventLogs, recoverTypedDataAddress } from "viem";
+
+const { values, positionals } = parseArgs({
+  options: { rpc: { type: "string" }, body: { type: "string" } },
+  allowPositionals: true,
+});
+if (positionals.length !== 1) {
+  console.error("usage: node verify.mjs FILE [--rpc URL] [--body FILE]");
+  process.exit(2);
+}
+const dispute = JSON.parse(readFileSync(positionals[0], "utf8"));
+
+// What EIP-3009 has the payer sign. The file's own types are not trusted.
+const types = {
+  TransferWithAuthorization: [
+    { name: "from", type: "address" },
+    { name: "to", type: "address" },
+    { name: "value", type: "uint256" },
+    { name: "validAfter", type: "uint256" },
+    { name: "validBefore", type: "uint256" },
+    { name: "nonce", type: "bytes32" },
+  ],
+};
+const token = parseAbi([
+  "event Transfer(address indexed from, address indexed to, uint256 value)",
+  "event AuthorizationUsed(address indexed authorizer, bytes32 indexed nonce)",
+  "function authorizationState(address authorizer, bytes32 nonce) view returns (bool)",
+]);
+
+let failed = false;
+const check = (is, what) => {
+  console.log(`${is ? "ok    " : "FAILED"} ${what}`);
+  failed ||= !is;
+};
+const said = (what) => console.log(`said   ${what}`);
+const same = (a, b) => {
+  try {
+    return isAddressEqual(a, b);
+  } catch {
+    return false;
+  }
+};
+
+const { terms, offered, request, answer, authorization } = dispute;
+const { message, domain } = authorization.typed_data;
+
+check(dispute.format === "purser-dispute/1", "the file has a form that this program knows");
+checkTerms();
+await checkSignature();
+checkRequest();
+tellAnswer();
+if (values.rpc === undefined) {
+  said(`the transfer is in transaction ${dispute.chain?.transaction ?? dispute.chain_unknown}; with --rpc URL it is looked for`);
+} else {
+  await checkChain(values.rpc).catch((error) => check(false, `the RPC tells of the transfer: ${error.shortMessage ?? error.message}`));
+}
+console.log(failed ? "The file does not hold." : "All that can be checked holds.");
+process.exitCode = failed ? 1 : 0;
+
+// The seller's 402, what was paid and what was signed name the same token, payee and amount.
+function checkTerms() {
+  const asked = offered.accepted ?? {};
+  const network = offered.x402Version === 1 ? asked.network === terms.network : asked.network === `eip155:${terms.chain_id}`;
+  check(network && domain.chainId === terms.chain_id, `the network is ${terms.network}, as the seller asked`);
+  check(same(asked.asset, terms.asset) && same(domain.verifyingContract, terms.asset), `the token is ${terms.asset}, as the seller asked`);
+  check(same(asked.payTo, terms.pay_to) && same(message.to, terms.pay_to), `the payee is ${terms.pay_to}, as the seller asked`);
+  const price = String(offered.x402Version === 1 ? asked.maxAmountRequired : asked.amount);
+  check(price === terms.amount && message.value === terms.amount, `the amount is ${terms.amount}, as the seller asked`);
+  if (offered.extensions?.["offer-receipt"] !== undefined) {
+    said("the seller has signed its offer: see offered.extensions, in the form of x402's extension offer-receipt");
+  }
+}
+
+// The wallet has signed exactly this transfer.
+async function checkSignature() {
+  let signer;
+  try {
+    signer = await recoverTypedDataAddress({
+      types,
+      primaryType: "TransferWithAuthorization",
+      domain,
+      message: {
+        ...message,
+        value: BigInt(message.value),
+        validAfter: BigInt(message.validAfter),
+        validBefore: BigInt(message.validBefore),
+      },
+      signature: authorization.signature,
+    });
+  } catch {
+    signer = undefined;
+  }
+  check(signer !== undefined && same(signer, message.from), `the wallet ${message.from} has signed the transfer with nonce ${message.nonce}`);
+}
+
+// Method, URL and body give the hash under which the payment was made.
+function checkRequest() {
+  if (request.method === undefined || request.body_sha256 === undefined) {
+    said(`the request went to ${request.url}; ${request.unknown}`);
+    return;
+  }
+  const hash = createHash("sha256");
+  for (const part of ["http", request.method, request.url, request.body_sha256]) {
+    hash.update(`${Buffer.byteLength(part)}:${part}`);
+  }
+  check(hash.digest("hex") === request.hash, `the request is ${request.method} ${request.url}, by its hash ${request.hash}`);
+  if (values.body !== undefined) {
+    const sum = createHash("sha256").update(readFileSync(values.body)).digest("hex");
+    check(sum === request.body_sha256, `the request's body is that of ${values.body}`);
+  }
+  said(`the payment ${dispute.payment.id} of ${dispute.payment.created_at} was made for this request`);
+}
+
+function tellAnswer() {
+  if (answer.delivered) {
+    said("the seller delivered");
+  } else if (answer.status === null) {
+    said(`not known: ${answer.unknown}`);
+  } else if (answer.status === 0) {
+    said("the seller gave no answer");
+  } else {
+    said(`the seller answered ${answer.status}, and delivered nothing`);
+  }
+}
+
+// The chain has the transfer, and by this very authorization.
+async function checkChain(url) {
+  const client = createPublicClient({ transport: http(url, { retryCount: 1, timeout: 20_000 }) });
+  check((await client.getChainId()) === terms.chain_id, `the RPC is on chain ${terms.chain_id}`);
+  const used = await client.readContract({
+    address: terms.asset,
+    abi: token,
+    functionName: "authorizationState",
+    args: [message.from, message.nonce],
+  });
+  check(used, "the authorization is spent");
+  const transaction = dispute.chain?.transaction;
+  if (!transaction) {
+    check(false, "the file names the transaction");
+    return;
+  }
+  const receipt = await client.getTransactionReceipt({ hash: transaction });
+  const logs = parseEventLogs({ abi: token, logs: receipt.logs.filter((log) => same(log.address, terms.asset)) });
+  const spends = logs.some(
+    ({ eventName, args }) => eventName === "AuthorizationUsed" && same(args.authorizer, message.from) && args.nonce === message.nonce.toLowerCase(),
+  );
+  const moves = logs.some(
+    ({ eventName, args }) =>
+      eventName === "Transfer" && same(args.from, message.from) && same(args.to, terms.pay_to) && String(args.value) === terms.amount,
+  );
+  check(receipt.status === "success" && spends, `transaction ${transaction} has used the authorization, in block ${receipt.blockNumber}`);
+  check(moves, `it has moved ${terms.amount} from ${message.from} to ${terms.pay_to}`);
+}
