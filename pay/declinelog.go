@@ -18,8 +18,6 @@ const (
 	maxDeclinesHeld = 10_000
 	// declinesTime bounds the write at Close.
 	declinesTime = 5 * time.Second
-	// dryRunReason marks declines that a client asked for.
-	dryRunReason = "dry-run"
 )
 
 // declineLog holds counts of declined requests until they are written.
@@ -78,9 +76,9 @@ func (l *declineLog) done() bool {
 }
 
 // NoteDecline counts a request that a door did not pay. The counts are written every few seconds and
-// at Close. Answers to a dry run do not count.
+// at Close. Doors tell it of no dry run.
 func (p *Payer) NoteDecline(d Decline) {
-	if d.Reason == dryRunReason || p.enter() != nil {
+	if p.enter() != nil {
 		return
 	}
 	at := p.now()

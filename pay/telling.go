@@ -179,7 +179,7 @@ func (p *Payer) tellRefusal(r Request, err error) {
 
 // quietDeclines lists the reasons of declines that people are not told of as such: they, or the caller,
 // have decided so themselves, or a notice of another kind tells of it.
-var quietDeclines = []string{dryRunReason, "paused", "approval-needed", "approval-denied", "caller-gone"}
+var quietDeclines = []string{"paused", "approval-needed", "approval-denied", "caller-gone"}
 
 // tellDecline tells that a rule declines payments of a key, once in an hour. Declines to a caller without
 // a key are not told: anyone could cause them.

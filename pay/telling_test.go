@@ -182,7 +182,7 @@ func TestTellingOfDeclines(t *testing.T) {
 	for range 3 {
 		w.payer.NoteDecline(d)
 	}
-	for _, quiet := range []string{"dry-run", "paused", "approval-needed", "approval-denied", "caller-gone"} {
+	for _, quiet := range []string{"paused", "approval-needed", "approval-denied", "caller-gone"} {
 		w.payer.NoteDecline(pay.Decline{KeyID: w.key.ID, Reason: quiet, Host: "a.example"})
 	}
 	w.payer.NoteDecline(pay.Decline{Reason: "per-payment", Host: "a.example"}) // without a key

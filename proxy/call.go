@@ -118,16 +118,21 @@ func (m *memo) unanswered() {
 	m.attempt.Finish(false)
 }
 
+// IsDryRun reports whether a client's request asks for a price and buys nothing, by [HeaderDryRun].
+func IsDryRun(h http.Header) bool {
+	switch strings.ToLower(strings.Join(h.Values(HeaderDryRun), ",")) {
+	case "", "0", "false":
+		return false
+	}
+	return true
+}
+
 // Ask reads what the client of the incoming request asks of its payment, from the request's header.
 func (c *Call) Ask(h http.Header) {
 	c.Anew = strings.EqualFold(h.Get(HeaderAgain), "new")
 	c.Retried = saysRetried(h) || h.Get("Last-Event-Id") != "" && !c.Anew
 	c.Closing(h.Values("Connection")...)
-	switch strings.ToLower(strings.Join(h.Values(HeaderDryRun), ",")) {
-	case "", "0", "false":
-	default:
-		c.Dry = true
-	}
+	c.Dry = IsDryRun(h)
 	if values := h.Values(HeaderMaxAmount); len(values) > 0 {
 		most, err := money.ParseText(strings.Join(values, ","))
 		c.MaxAmount, c.maxInvalid = &most, err != nil

@@ -112,9 +112,12 @@ const jobExpired = "This asks about a job that was paid for, and the authorizati
 	"nothing was paid now. Order the job again, or ask the seller"
 
 // tellDeclined tells the observer of a 402 that is not paid, or not answered. held is the payment that the
-// call has made or repeats, nil without one.
+// call has made or repeats, nil without one. A dry run buys nothing, so it is not told.
 func (t *Transport) tellDeclined(req *http.Request, reason, detail string, price *money.Amount, held *pay.Payment) {
 	call := callOf(req.Context())
+	if call.Dry {
+		return
+	}
 	d := pay.Decline{
 		Reason: reason, Detail: printable(detail), KeyID: call.Key.ID, Task: call.Task,
 		Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host), Price: price,

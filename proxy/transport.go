@@ -65,6 +65,9 @@ var _ http.RoundTripper = (*Transport)(nil)
 // seller. [ErrorResponse] turns either into an answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, result, err := t.roundTrip(req)
+	if call := callOf(req.Context()); call != nil && call.Dry && (result == ResultDeclined || result == ResultRefused) {
+		result = ResultDryRun
+	}
 	t.observer.Answered(result)
 	return resp, err
 }
@@ -401,6 +404,7 @@ const (
 	ResultPaid       = "paid"       // the upstream's answer to a payload
 	ResultSignedIn   = "signed-in"  // the upstream's answer to a sign-in, nothing was paid
 	ResultDeclined   = "declined"   // a 402 that was not paid, or not answered: see the Declined words
+	ResultDryRun     = "dry-run"    // a 402 to a dry run, which is to pay nothing
 	ResultRefused    = "refused"    // an answer of purser's own, without a send
 	ResultFailed     = "failed"     // nothing came back, and nothing was paid
 	ResultUnanswered = "unanswered" // nothing came back, and a payload has left or may have
@@ -413,7 +417,7 @@ type Observer interface {
 	// Answered hears one of the Result words for every request, and for every attempt at one
 	// where something in front of the door makes several.
 	Answered(result string)
-	// Declined hears of every 402 that was not paid.
+	// Declined hears of every 402 that was not paid, but of no dry run.
 	Declined(d pay.Decline)
 	// Refused hears the reason of every proxy request that purser answered itself with a refusal.
 	Refused(reason string)

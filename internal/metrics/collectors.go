@@ -178,7 +178,7 @@ func (c *Collectors) All() []prometheus.Collector {
 
 // doorResults are the labels of requests, so that each counter is there from the start.
 var doorResults = []string{
-	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultSignedIn, proxy.ResultDeclined, proxy.ResultRefused, proxy.ResultFailed,
+	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultSignedIn, proxy.ResultDeclined, proxy.ResultDryRun, proxy.ResultRefused, proxy.ResultFailed,
 	proxy.ResultUnanswered, proxy.ResultTunnel,
 }
 

@@ -273,7 +273,11 @@ func (f *Proxy) tellDenied(r *http.Request, who caller, reason string, err error
 	}
 }
 
+// tellTurnedAway tells the observer of a refused request. A dry run buys nothing, so it is not told.
 func (f *Proxy) tellTurnedAway(r *http.Request, who caller, reason, detail string) {
+	if sent := relayedOf(r.Context()); sent != nil && sent.call.Dry || proxy.IsDryRun(r.Header) {
+		return
+	}
 	target := "https://" + r.Host // of a CONNECT, or inside one
 	if r.Method != http.MethodConnect && r.URL.IsAbs() {
 		target = r.URL.Scheme + "://" + r.URL.Host

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
@@ -30,6 +32,13 @@ type witness struct {
 	inside  []string // URLs
 	stages  []string // with their payment
 	away    []pay.Decline
+	unpaid  []pay.Decline
+}
+
+func (o *witness) Declined(d pay.Decline) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unpaid = append(o.unpaid, d)
 }
 
 func (o *witness) TurnedAway(d pay.Decline) {
@@ -151,6 +160,7 @@ func TestObserverHearsWhatIsTurnedAway(t *testing.T) {
 	gone.Close()
 	w.get(gone.URL + "/data")
 	w.do(w.client(nil), proxytest.Request(t, "GET", "http://10.0.0.1/", nil)) // 407
+	w.get("http://10.0.0.1:8080/data", proxy.HeaderDryRun, "1")
 	if a := w.get("http://10.0.0.1:8080/data"); a.StatusCode != http.StatusForbidden {
 		t.Errorf("%d %s", a.StatusCode, a.Text)
 	}
@@ -158,6 +168,32 @@ func TestObserverHearsWhatIsTurnedAway(t *testing.T) {
 	defer o.mu.Unlock()
 	if len(o.away) != 1 || o.away[0].Reason != string(guard.DenyPrivate) || o.away[0].Host != "10.0.0.1:8080" || o.away[0].KeyID != w.Key.ID || o.away[0].Detail == "" {
 		t.Errorf("turned away: %+v", o.away)
+	}
+}
+
+// The observer hears of no decline when a client asks for a price, whatever a payment would get.
+func TestADryRunIsNoDecline(t *testing.T) {
+	t.Parallel()
+	o := &witness{}
+	w := newWorld(t, witnessed(o), func(s *setup) {
+		s.pay.DefaultPolicy = policy.Policy{MaxPayment: policy.CapOf(money.New(10_000))}
+		s.pay.Failures.Quotes = 4
+	})
+	cheap, s := proxytest.NewSeller(t), proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Price = "10001" })
+	w.get(cheap.URL+"/x", proxy.HeaderDryRun, "1").Declined(t, proxy.DeclinedDryRun, true)
+	w.get(s.URL+"/x", proxy.HeaderDryRun, "1").Declined(t, "per-payment", true)
+	w.get(s.URL+"/x", proxy.HeaderDryRun, "1", proxy.HeaderMaxAmount, "many").Declined(t, proxy.DeclinedMaxInvalid, true)
+	for range 3 { // above its bound purser answers by itself
+		w.get(s.URL+"/x", proxy.HeaderDryRun, "1")
+	}
+	w.get(s.URL+"/x").Declined(t, "per-payment", true)
+	if !o.saw(map[string]int{proxy.ResultDryRun: 6, proxy.ResultDeclined: 1}) {
+		t.Errorf("results: %v", o.results)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.unpaid) != 1 || o.unpaid[0].Reason != "per-payment" {
+		t.Errorf("declined: %+v", o.unpaid)
 	}
 }
 
