@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/exposure"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -109,11 +109,12 @@ const unreadTime = 2 * time.Second
 func writeError(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	// The server waits for what is left of the request's body before it sends the answer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": text})
+	_ = plainjson.Encoder(w).Encode(map[string]string{"error": text})
 }
 
 // refuse answers a request of an agent at a door that relays, for an error of enter.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/strictjson"
 )
 
@@ -83,9 +84,7 @@ func encode(body any) ([]byte, error) {
 		return b, nil
 	}
 	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	err := e.Encode(body)
+	err := plainjson.Encoder(&buf).Encode(body)
 	return buf.Bytes(), err
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -57,7 +59,6 @@ const (
 	textVerify      = "Payment verification failed"
 	textSettle      = "Payment settlement failed"
 	detailGone      = "the client has left or half-closed its connection, which look the same, so nothing was paid; keep the connection open until the answer has come"
-	detailKey       = "purser does not know this key: it may be mistyped, revoked, or the key of another purser"
 )
 
 var (
@@ -193,8 +194,8 @@ func (a *API) until(f *pay.Figures) int {
 
 // answers has the answers to errors that hold nothing else.
 var answers = map[pay.ErrorCode]refusal{
-	pay.CodeKeyNotFound:     {status: http.StatusUnauthorized, text: "API key not resolved", detail: detailKey},
-	pay.CodeKeyRevoked:      {status: http.StatusUnauthorized, text: "API key not resolved", detail: detailKey}, // revoked during the call
+	pay.CodeKeyNotFound:     {status: http.StatusUnauthorized, text: declines.UnknownKey, detail: declines.UnknownKeyDetail},
+	pay.CodeKeyRevoked:      {status: http.StatusUnauthorized, text: declines.UnknownKey, detail: declines.UnknownKeyDetail}, // revoked during the call
 	pay.CodeKeyExists:       {status: http.StatusBadRequest, text: "That API key already exists"},
 	pay.CodeKeyLimit:        {status: http.StatusTooManyRequests, text: "API key limit reached for your plan"},
 	pay.CodeWalletLimit:     {status: http.StatusTooManyRequests, text: "Wallet limit reached for your plan"},
@@ -250,9 +251,10 @@ func WriteUnavailable(w http.ResponseWriter, r *http.Request, version, detail st
 		}{Service: service, Version: version, Database: databaseHealth{Configured: true}, problem: problem{Error: textUnavailable, Detail: detail}}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(body)
+	_ = plainjson.Encoder(w).Encode(body)
 }
 
 func unavailableText(r *http.Request) string {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 )
@@ -26,7 +27,7 @@ import (
 type problem struct {
 	Error   string       `json:"error"`
 	Reason  string       `json:"reason"`
-	Detail  string       `json:"detail,omitempty"` // of a 402
+	Detail  string       `json:"detail,omitempty"`
 	Payment *paymentView `json:"payment,omitempty"`
 	// SellerSaid quotes the seller's reason for refusing the payload. It is no word of purser's.
 	SellerSaid string `json:"sellerSaid,omitempty"`
@@ -131,7 +132,7 @@ func (m *memo) ending(resp *http.Response) {
 
 // setBody gives a response a JSON body of ours.
 func setBody(req *http.Request, resp *http.Response, v any) {
-	body, err := json.Marshal(v)
+	body, err := plainjson.Marshal(v)
 	if err != nil { // strings, times and JSON that was read
 		panic(fmt.Sprintf("proxy: encoding an answer: %v", err))
 	}
@@ -144,6 +145,7 @@ func setBody(req *http.Request, resp *http.Response, v any) {
 	}
 	resp.Trailer = nil
 	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Set("X-Content-Type-Options", "nosniff")
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	resp.TransferEncoding, resp.Uncompressed = nil, false
 	resp.ContentLength = int64(len(body))
@@ -191,12 +193,23 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 
 const textGone = "The client has left or half-closed its connection, which look the same, so the request was given up; keep the connection open until the answer has come"
 
-// OwnResponse makes an answer of purser's own, in JSON, with the reason in the header too.
+// OwnResponse makes an answer of purser's own, in JSON, with the reason in the header too. It is to be written next
+// on the request's connection, because its status line names the text.
 func OwnResponse(req *http.Request, status int, reason, text string) *http.Response {
-	return ownResponse(req, status, problem{Error: text, Reason: reason})
+	return DetailedResponse(req, status, reason, text, "")
+}
+
+// DetailedResponse makes an answer as [OwnResponse] does, with a detail behind the text.
+func DetailedResponse(req *http.Request, status int, reason, text, detail string) *http.Response {
+	return ownResponse(req, status, problem{Error: text, Reason: reason, Detail: detail})
 }
 
 func ownResponse(req *http.Request, status int, p problem) *http.Response {
+	told := p.Error
+	if p.Detail != "" {
+		told += ": " + p.Detail
+	}
+	rephrase(req, status, told)
 	resp := &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header), Request: req,
@@ -333,10 +346,10 @@ func forSDK(h http.Header, body []byte) []byte {
 		return body
 	}
 	var err error
-	if members["error"], err = json.Marshal(sdkError{text, "purser", members["reason"]}); err != nil {
+	if members["error"], err = plainjson.Marshal(sdkError{text, "purser", members["reason"]}); err != nil {
 		return body
 	}
-	out, err := json.Marshal(members)
+	out, err := plainjson.Marshal(members)
 	if err != nil {
 		return body
 	}

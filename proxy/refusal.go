@@ -21,6 +21,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/declines"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/money"
@@ -260,14 +261,19 @@ func saying[E error](err error) string {
 // Into puts an explanation into the 402 of a seller, whose challenge stays.
 func (e Explanation) Into(req *http.Request, resp *http.Response) { e.into(req, resp, bodyPatience) }
 
-// mark puts a reason and its detail into a header, and words into the status line: some HTTP libraries
-// show their users nothing else of an answer.
+// mark puts a reason and its detail into a header, and words into the status line.
 func mark(req *http.Request, h http.Header, reason, detail, words string) {
 	h.Set(HeaderDeclined, reason)
 	if detail != "" {
 		h.Set(HeaderDetail, detail)
 	}
-	conns.Rephrase(req.Context(), http.StatusPaymentRequired, "Payment Required; "+words[:min(len(words), maxPhrase)])
+	rephrase(req, http.StatusPaymentRequired, words)
+}
+
+// rephrase puts words into the status line of an answer, because some HTTP libraries show their users nothing else.
+func rephrase(req *http.Request, status int, words string) {
+	words = printable(words)
+	conns.Rephrase(req.Context(), status, http.StatusText(status)+"; "+words[:min(len(words), maxPhrase)])
 }
 
 // notPaid begins the words for people.
@@ -306,7 +312,7 @@ func (e Explanation) into(req *http.Request, resp *http.Response, patience time.
 // place returns the body with the explanation: the members of the seller's, if that is a JSON object, and
 // ours over them. It returns false if the seller's body stays as it is.
 func (e Explanation) place(req *http.Request, resp *http.Response, patience time.Duration) (any, bool) {
-	own, err := json.Marshal(e)
+	own, err := plainjson.Marshal(e)
 	if err != nil {
 		return nil, false
 	}

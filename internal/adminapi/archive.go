@@ -2,11 +2,11 @@ package adminapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -58,7 +58,7 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
-	out, sent := json.NewEncoder(w), http.NewResponseController(w)
+	out, sent := plainjson.Encoder(w), http.NewResponseController(w)
 	for {
 		_ = sent.SetWriteDeadline(time.Now().Add(stallTime))
 		for _, p := range page.Payments {

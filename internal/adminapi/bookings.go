@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/treasury"
 )
@@ -45,7 +45,7 @@ func (h *Handler) bookings(w http.ResponseWriter, r *http.Request) error {
 			return failure(err)
 		}
 	}
-	out, sent, count := json.NewEncoder(w), http.NewResponseController(w), 0
+	out, sent, count := plainjson.Encoder(w), http.NewResponseController(w), 0
 	begin := func() {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		w.Header().Set("Cache-Control", "no-store")

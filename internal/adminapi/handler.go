@@ -28,6 +28,7 @@ import (
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/keystore"
 	"github.com/purserpay/purser/internal/notices"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
@@ -396,9 +397,10 @@ func cutPage[T any](list []T, limit int, id func(T) string) (page []T, next stri
 
 func writeBody(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	return json.NewEncoder(w).Encode(body)
+	return plainjson.Encoder(w).Encode(body)
 }
 
 type created struct{ body any } // with the status 201

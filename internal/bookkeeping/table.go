@@ -3,12 +3,13 @@ package bookkeeping
 import (
 	"bufio"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
 	"strings"
 	"time"
+
+	"github.com/purserpay/purser/internal/plainjson"
 )
 
 // Columns of CSV. Their order stays; new ones come behind.
@@ -123,7 +124,7 @@ func (j *jsonRows) Write(b Booking) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	text, err := json.Marshal(b)
+	text, err := plainjson.Marshal(b)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (j *jsonRows) Close() error {
 	for symbol, sum := range j.sums {
 		sums[symbol] = sum.String()
 	}
-	text, err := json.Marshal(sums)
+	text, err := plainjson.Marshal(sums)
 	if err != nil {
 		return err
 	}

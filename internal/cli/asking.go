@@ -1,13 +1,14 @@
 package cli
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"io"
 	"net/url"
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -144,11 +145,13 @@ func tell[T any](a *asking, method, path string, body any, print func(*table, T)
 // show prints a value: as JSON, or as print writes it.
 func show[T any](w io.Writer, asJSON bool, v T, print func(*table, T)) error {
 	if asJSON {
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
+		var text bytes.Buffer
+		e := plainjson.Encoder(&text)
+		e.SetIndent("", "  ")
+		if err := e.Encode(v); err != nil {
 			return err
 		}
-		_, err = w.Write(append(plainJSON(text), '\n'))
+		_, err := w.Write(plainJSON(text.Bytes()))
 		return err
 	}
 	t := newTable(w)

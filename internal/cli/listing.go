@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/plainjson"
 )
 
 // listing is a list of the admin endpoint that is printed page by page.
@@ -165,7 +166,7 @@ func (j *jsonRows) end(members map[string]any) error {
 		end = j.lead + "]"
 	}
 	if len(members) > 0 {
-		text, err := json.Marshal(members)
+		text, err := plainjson.Marshal(members)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/agent"
+	"github.com/purserpay/purser/internal/plainjson"
 )
 
 const quoteHelp = `
@@ -49,7 +49,7 @@ func (env *Env) quoteCommand(c *cobra.Command) {
 			return err
 		}
 		if *asJSON {
-			err = json.NewEncoder(c.OutOrStdout()).Encode(q)
+			err = plainjson.Encoder(c.OutOrStdout()).Encode(q)
 		} else {
 			err = printQuote(q, c.OutOrStdout())
 		}

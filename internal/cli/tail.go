@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/feed"
+	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/policy"
 )
 
@@ -180,7 +180,7 @@ func (l *tailLines) print(events []adminapi.TailEvent) error {
 	}
 	w := bufio.NewWriter(l.w)
 	for _, e := range events {
-		text, err := json.Marshal(e)
+		text, err := plainjson.Marshal(e)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,12 @@ type Refusal struct {
 	Why  string
 }
 
+// UnknownKey and UnknownKeyDetail tell a client that its API key resolves to none: REST in a 401, the proxy in a 407.
+const (
+	UnknownKey       = "API key not resolved"
+	UnknownKeyDetail = "purser does not know this key: it may be mistyped, revoked, or the key of another purser"
+)
+
 // Refusals returns the words in the order of pages. Words that [All] has as well are not among them.
 func Refusals() []Refusal {
 	return []Refusal{

@@ -4,14 +4,13 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/purserpay/purser/internal/agent"
+	"github.com/purserpay/purser/internal/plainjson"
 )
 
 // DefaultMaxBody bounds the body of an answer that an agent gets, in bytes.
@@ -92,13 +91,11 @@ func (nopCloser) Close() error { return nil }
 
 // asText is a tool's result as one block of JSON, in which markup stays readable.
 func asText(v any) (*sdk.CallToolResult, error) {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := plainjson.Marshal(v)
+	if err != nil {
 		return nil, err
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text.String()}}}, nil
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text) + "\n"}}}, nil
 }
 
 // reads marks a tool that spends nothing and changes nothing. asksSellers: sellers are asked.

@@ -234,7 +234,7 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, who caller, no *r
 	if r.ContentLength != 0 { // the server reads the rest of the body before it sends the answer
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}
-	proxy.WriteResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory
+	proxy.WriteResponse(w, proxy.DetailedResponse(r, no.status, no.reason, no.text, no.detail)) //nolint:bodyclose // a body in memory
 }
 
 // refuseError answers a proxy request whose dial or send has failed, and logs it once.

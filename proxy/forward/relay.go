@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
@@ -268,6 +269,7 @@ type caller struct {
 type refusal struct {
 	status int
 	text   string
+	detail string // "": the text says it all
 	reason string
 	header http.Header // more headers
 	cause  error       // for the log
@@ -298,8 +300,13 @@ var (
 	needsCredentials = &refusal{
 		status: http.StatusProxyAuthRequired, reason: reasonCredentials,
 		text:   "This proxy needs an API key: http://<API key>[:<task>]@<host>:<port> as the proxy's URL",
-		header: http.Header{"Proxy-Authenticate": {`Basic realm="purser", charset="UTF-8"`}},
+		header: asksForKey,
 	}
+	unknownKey = &refusal{
+		status: http.StatusProxyAuthRequired, reason: reasonCredentials, text: declines.UnknownKey, detail: declines.UnknownKeyDetail,
+		header: asksForKey,
+	}
+	asksForKey = http.Header{"Proxy-Authenticate": {`Basic realm="purser", charset="UTF-8"`}}
 )
 
 func badRequest(text string) *refusal {
@@ -389,7 +396,7 @@ func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task strin
 	}
 	switch {
 	case errors.Is(err, pay.ErrKeyNotFound):
-		return caller{}, needsCredentials
+		return caller{}, unknownKey
 	case err != nil:
 		return caller{}, unavailable(err)
 	}

@@ -1,9 +1,10 @@
 package agentenv
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/purserpay/purser/internal/plainjson"
 )
 
 // Shells lists the languages that Format can write.
@@ -30,8 +31,7 @@ func (e Environment) Format(shell string) (string, error) {
 		for _, v := range e.Variables {
 			m[v.Name] = v.Value
 		}
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
+		enc := plainjson.Encoder(&b)
 		enc.SetIndent("", "  ")
 		if err := enc.Encode(m); err != nil {
 			return "", err
