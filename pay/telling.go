@@ -142,9 +142,10 @@ func (p *Payer) writeTold() {
 // outcomeToTell names the key of an outcome that people may be told of. An answer is told to the store alone.
 func (p *Payer) outcomeToTell(ctx context.Context, row *Payment, o *Outcome) {
 	answers := o.Receipted || o.Release && o.Answered
+	settles := o.Verdict == VerdictSettled && row.State != Settled
 	switch {
 	case !p.opts.Telling.On:
-	case o.Undelivered != nil && !row.Undelivered, row.Undelivered && o.Verdict == VerdictSettled && row.State != Settled:
+	case row.Undelivered && settles, o.Undelivered != nil && !row.Undelivered && (settles || row.State == Settled):
 		o.KeyName, o.Earlier = p.keyName(ctx, row.KeyID), p.deliveries(ctx, row)
 	case o.Verdict == VerdictDisputed, o.Verdict == VerdictUnresolved, o.Release && !answers && !row.Unanswered:
 		o.KeyName = p.keyName(ctx, row.KeyID)
