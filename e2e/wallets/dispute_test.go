@@ -40,8 +40,8 @@ func thief(t *testing.T, seller string) string {
 	return front.URL
 }
 
-// A seller took the money and gave nothing. Whoever gets the file of that payment checks it with viem alone, and finds
-// out when somebody has changed it.
+// A seller took the money and gave nothing. The reader of that payment's file checks it with viem alone, and notices a
+// file that was changed.
 func TestDispute(t *testing.T) {
 	t.Parallel()
 	modules, err := filepath.Abs(filepath.Join("..", "peers", "node_modules"))

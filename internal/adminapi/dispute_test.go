@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// A signature that could still move money is shown to nobody.
+// A signature that could still move money is not given away.
 func TestDispute(t *testing.T) {
 	w := newWorld(t)
 	k := w.key("robbed")
