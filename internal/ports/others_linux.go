@@ -32,7 +32,7 @@ func ListenedByOthers(at netip.AddrPort) (bool, error) {
 	if len(found) == 0 {
 		return false, nil
 	}
-	// One of this process that was closed before its turn came listens no more.
+	// A socket of this process that was closed before its turn came listens no more.
 	still, err := listeners(at)
 	return slices.ContainsFunc(found, func(inode string) bool { return slices.Contains(still, inode) }), err
 }

@@ -48,8 +48,11 @@ func rpcStandIn(t *testing.T, id string, latest time.Time) string {
 	return s.URL
 }
 
-// closedSite is oneSite with an admin endpoint and a registration that are closed to others.
-var closedSite = strings.Replace(oneSite, `{"apps":{"purser":{}`, `{"admin":{"listen":"unix//run/purser/admin.sock"},"apps":{"purser":{"registration":"off"}`, 1)
+// closedSite is oneSite with an admin endpoint and a registration that are closed to others, and bounds for connections.
+var closedSite = strings.NewReplacer(
+	`{"apps":{"purser":{}`, `{"admin":{"listen":"unix//run/purser/admin.sock"},"apps":{"purser":{"registration":"off"}`,
+	`"listen":[`, `"listener_wrappers":[{"wrapper":"purser"}],"listen":[`,
+).Replace(oneSite)
 
 // subject is an installation in an empty folder.
 func subject(t *testing.T, variables map[string]string) Subject {
