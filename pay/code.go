@@ -82,8 +82,9 @@ const (
 	CodeNotReconciling ErrorCode = "not-reconciling"
 	CodeNoChain        ErrorCode = "no-chain"
 	CodeNoFacilitator  ErrorCode = "no-facilitator"
-	CodeSigner         ErrorCode = "signer" // *SignerError
-	CodeEnded          ErrorCode = "ended"  // the context of the call ended
+	CodeSilent         ErrorCode = "facilitator-silent" // *SilentError
+	CodeSigner         ErrorCode = "signer"             // *SignerError
+	CodeEnded          ErrorCode = "ended"              // the context of the call ended
 )
 
 // coded is an error that knows its code. One that is about a payment comes before its cause: the
@@ -109,6 +110,7 @@ func (*WalletCodeError) ErrorCode() ErrorCode    { return CodeWalletCode }
 func (*ReconcilingError) ErrorCode() ErrorCode   { return CodeReconciling }
 func (*ClockError) ErrorCode() ErrorCode         { return CodeClock }
 func (*SignerError) ErrorCode() ErrorCode        { return CodeSigner }
+func (*SilentError) ErrorCode() ErrorCode        { return CodeSilent }
 func (*UncancelableError) ErrorCode() ErrorCode  { return CodeUncancelable }
 
 // Code finds the code of an error. Why a payment failed, the code of [FailedError.Cause] says.

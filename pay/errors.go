@@ -141,6 +141,19 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Cause }
 
+// SilentError: the facilitator was asked and gave no verdict, or is not asked because it has given none too often. It
+// has refused nothing.
+type SilentError struct{ Cause error }
+
+func (e *SilentError) Error() string { return "the facilitator did not answer: " + e.Cause.Error() }
+func (e *SilentError) Unwrap() error { return e.Cause }
+
+// silence returns the error of a payment for which the facilitator gave no verdict. p is nil before there is one.
+func silence(stage Stage, p *Payment, err error) error {
+	cause := &SilentError{err}
+	return &FailedError{Stage: stage, Payment: p, Detail: cause.Error(), Facilitator: faultDetail(err), Cause: cause}
+}
+
 // failedFor returns the error of a payment that failed before a facilitator had it.
 func failedFor(p *Payment, cause error) error {
 	return &FailedError{Stage: StageVerify, Payment: p, Detail: cause.Error(), Cause: cause}

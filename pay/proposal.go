@@ -220,7 +220,7 @@ func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 		return nil, failedFor(nil, ErrNoFacilitator)
 	}
 	if giveBack, err = p.ready(r.Key.ID); err != nil {
-		return nil, &FailedError{Stage: StageVerify, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+		return nil, silence(StageVerify, nil, err)
 	}
 	return giveBack, nil
 }

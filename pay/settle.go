@@ -107,12 +107,12 @@ func (a *Attempt) settle() error {
 	failpoint.Here(failpoint.AfterSettle)
 	settled(err)
 	if err != nil {
-		o := Outcome{Reason: "settlement unclear: " + err.Error()}
+		o := Outcome{Reason: "settlement unclear: " + (&SilentError{err}).Error()}
 		if failpoint.Off(failpoint.Evidence) {
 			o.Verdict = VerdictVoid
 		}
 		_ = a.record(ctx, o)
-		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+		return silence(StageSettle, a.row, err)
 	}
 	o := a.payer.weigh(ctx, a.row, settleClaim(ans, a.fresh()).of(a.row))
 	if err := a.record(ctx, o); err != nil && o.Verdict == VerdictSettled {
@@ -143,14 +143,14 @@ func (a *Attempt) verify(x Exchange) error {
 	verified(err)
 	switch {
 	case err != nil:
-		o := Outcome{Reason: "verification unclear: " + err.Error()}
+		o := Outcome{Reason: "verification unclear: " + (&SilentError{err}).Error()}
 		if !errors.Is(err, ErrNotSent) {
 			a.shown = true
 		} else if a.row.Terms.Settlement == SettlePayer {
 			o = a.unsent(o.Reason)
 		}
 		_ = a.record(ctx, o)
-		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+		return silence(StageVerify, a.row, err)
 	case ans.Valid:
 		a.shown = true
 		return nil

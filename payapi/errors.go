@@ -1,6 +1,7 @@
 package payapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -27,6 +28,8 @@ type problem struct {
 	Payment     *paymentState   `json:"payment,omitempty"`
 	Approval    *approvalView   `json:"approval,omitempty"`
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
+	// Do says what to do about a 402.
+	Do *declines.Advice `json:"do,omitempty"`
 }
 
 // approvalView names the approval that a payment needs.
@@ -99,6 +102,9 @@ func (a *API) refuse(r *http.Request, err error) reply {
 		body.Detail = detailGone // also where the end of the call looks like a fault of the store
 	case status == http.StatusServiceUnavailable:
 		a.log.Warn("request not served", "method", r.Method, "route", r.Pattern, "error", err)
+	}
+	if status == http.StatusPaymentRequired {
+		body.Do = declines.Do(cmp.Or(body.Rule, declinedWord(err)))
 	}
 	rep := reply{status: status, body: body}
 	if retry > 0 {

@@ -132,7 +132,7 @@ func declinedWord(err error) string {
 		if failed.Funds {
 			return "insufficient-funds"
 		}
-		if cause := declines.Of(pay.Code(failed.Cause)); cause.Word != "" && !cause.ProxyCause {
+		if cause := declines.Of(pay.Code(failed.Cause)); cause.Word != "" {
 			return cause.Word
 		}
 	}

@@ -82,6 +82,36 @@ func TestRepeatAfterALyingRefusal(t *testing.T) {
 	}
 }
 
+// A facilitator that does not answer has refused nothing, and the answer says what to do about it.
+func TestSilentFacilitator(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 10)
+	w := newWorld(t, func(s *setup) { s.api.Declined = func(d pay.Decline) { told <- d.Reason } })
+	key := w.payingKey()
+	for _, c := range []struct {
+		call func(http.HandlerFunc)
+		text string
+	}{{w.facilitator.onVerify, verifyFailed}, {w.facilitator.onSettle, settleFailed}} {
+		c.call(hangUp)
+		a := w.call("POST", "/v1/pay", key, order(5)).is(402, c.text)
+		if detail := a.text("detail"); !strings.HasPrefix(detail, "the facilitator did not answer: ") || strings.Contains(detail, "refused") {
+			t.Errorf("%s: %s", c.text, detail)
+		}
+		if !strings.HasPrefix(a.text("do.developer"), "Send the same call again") || !strings.HasPrefix(a.text("do.operator"), "purser status says since when the facilitator is down") {
+			t.Errorf("%s: %s", c.text, a.text("do.developer")+a.text("do.operator"))
+		}
+		if reason := <-told; reason != "facilitator-silent" {
+			t.Errorf("%s: declined for %s", c.text, reason)
+		}
+		w.facilitator.verify.Store(nil)
+	}
+	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"invalid_payload"}`))
+	a := w.call("POST", "/v1/pay", key, order(6)).is(402, verifyFailed)
+	if reason := <-told; reason != "verification-refused" || !strings.HasPrefix(a.text("do.developer"), "Do not repeat the request") {
+		t.Errorf("a refusal is declined for %s, %s", reason, a.text("do.developer"))
+	}
+}
+
 func TestRepeatDrivesOn(t *testing.T) {
 	t.Parallel()
 	for name, extra := range map[string][]any{"with key": {"idempotencyKey", "k"}, "without key": nil} {

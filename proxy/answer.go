@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/words"
@@ -31,6 +32,8 @@ type problem struct {
 	Payment *paymentView `json:"payment,omitempty"`
 	// SellerSaid quotes the seller's reason for refusing the payload. It is no word of purser's.
 	SellerSaid string `json:"sellerSaid,omitempty"`
+	// Do says what to do about a 402.
+	Do *declines.Advice `json:"do,omitempty"`
 }
 
 // paymentView tells clients of a payment.

@@ -19,6 +19,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/x402"
@@ -97,6 +98,7 @@ func (c httpCarrier) withhold(req *http.Request, resp *http.Response, p problem,
 	c.protocols.Withhold(resp.Header)
 	resp.Header.Del("WWW-Authenticate") // has the challenges of protocols that purser does not speak
 	_ = resp.Body.Close()
+	p.Do = declines.Do(p.Reason)
 	setBody(req, resp, p)
 	mark(req, resp.Header, p.Reason, told, told)
 	neverStored(resp.Header)

@@ -20,7 +20,10 @@ import (
 )
 
 // told is the body of a 402 that purser explains.
-type told struct{ Error, Reason, Detail, Price, Limit, Left, Resets string }
+type told struct {
+	Error, Reason, Detail, Price, Limit, Left, Resets string
+	Do                                                struct{ Developer, Operator string }
+}
 
 func readTold(t *testing.T, a proxytest.Answer) (out told) {
 	t.Helper()
@@ -44,17 +47,20 @@ func TestDeclineTellsWhy(t *testing.T) {
 	a := w.get(s.URL+"/x", "Accept", "application/json")
 	a.Declined(t, "daily-budget", true)
 	const detail = "0.01 USDC would pass the daily budget of 0.06 USDC; 0.00 left until 00:00 UTC"
-	if got := a.Header.Get("Purser-Declined-Detail"); got != detail {
+	if got := a.Header.Get("Purser-Declined-Detail"); got != detail+". Developer: Repeat the request on the next day (UTC); Retry-After says when. Operator: Wait, or purser limits KEY --daily-budget ..." {
 		t.Errorf("the header says %q", got)
 	}
 	got := readTold(t, a)
+	if do := got.Do; do.Developer != "Repeat the request on the next day (UTC); Retry-After says when." || do.Operator != "Wait, or purser limits KEY --daily-budget ..." {
+		t.Errorf("what to do: %+v", do)
+	}
 	resets, err := time.Parse(time.RFC3339, got.Resets)
 	if err != nil || time.Until(resets) > 24*time.Hour || resets.Hour() != 0 {
 		t.Errorf("resets: %v, %v", resets, err)
 	}
 	want := told{
 		Error: "purser did not pay: " + detail, Reason: "daily-budget", Detail: detail,
-		Price: "0.01 USDC", Limit: "0.06 USDC", Left: "0.00 USDC", Resets: got.Resets,
+		Price: "0.01 USDC", Limit: "0.06 USDC", Left: "0.00 USDC", Resets: got.Resets, Do: got.Do,
 	}
 	if got != want {
 		t.Errorf("the body says %+v", got)
@@ -117,7 +123,7 @@ func TestDeclinedBody(t *testing.T) {
 				return
 			}
 			a.Declined(t, "per-payment", true)
-			if a.Header.Get("Purser-Declined-Detail") != "0.01 USDC is above the limit of 0.000001 USDC for one payment" {
+			if !strings.HasPrefix(a.Header.Get("Purser-Declined-Detail"), "0.01 USDC is above the limit of 0.000001 USDC for one payment. Developer: ") {
 				t.Errorf("the header says %q", a.Header.Get("Purser-Declined-Detail"))
 			}
 			if !c.ours {

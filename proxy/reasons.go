@@ -67,6 +67,7 @@ const (
 	DeclinedAllowance      = "allowance-needed"        // the wallet lets Permit2 move too little for a seller that wants that
 	DeclinedWalletCode     = "wallet-code"             // the wallet has code that refuses the signatures of its key
 	DeclinedRefused        = "verification-refused"    // our facilitator turned the payload down
+	DeclinedSilent         = "facilitator-silent"      // our facilitator gave no verdict
 	DeclinedNotSigned      = "not-signed"              // the wallet could not sign
 	DeclinedReused         = "idempotency-key-reused"  // the Idempotency-Key stands for another request
 	DeclinedKeyInvalid     = "idempotency-key-invalid" // the Idempotency-Key is none that could be kept to
@@ -155,6 +156,8 @@ func declined(err error) (reason string, left *pay.Payment) {
 func failedReason(f *pay.FailedError) (string, *pay.Payment) {
 	reason := declines.Of(pay.Code(f.Cause)).Word
 	switch p := f.Payment; {
+	case reason == DeclinedSilent && p != nil && p.State == pay.Open:
+		return DeclinedOpen, p
 	case reason != "":
 		return reason, nil
 	case p != nil && p.State == pay.Open && !p.Refused:

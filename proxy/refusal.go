@@ -189,7 +189,7 @@ func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reas
 }
 
 // Explanation tells a client why a 402 was not paid. The header Purser-Declined-Detail has its
-// detail. A body that is empty, JSON or not what the client accepts has all of it.
+// detail, and what to do. A body that is empty, JSON or not what the client accepts has all of it.
 type Explanation struct {
 	Error  string `json:"error"`
 	Reason string `json:"reason"`
@@ -197,13 +197,15 @@ type Explanation struct {
 	pay.FigureTexts
 	Quote    *quoteView    `json:"quote,omitempty"` // of a dry run
 	Approval *approvalView `json:"approval,omitempty"`
+	// Do says what to do about the reason; nil for a word that is none.
+	Do *declines.Advice `json:"do,omitempty"`
 
 	resets time.Time
 }
 
 // Explain tells of a reason that needs no figures.
 func Explain(reason string) Explanation {
-	return Explanation{Reason: reason, Detail: declines.Why(reason)}
+	return Explanation{Reason: reason, Detail: declines.Why(reason), Do: declines.Do(reason)}
 }
 
 // explain tells of an error of the pay core or of this package.
@@ -261,11 +263,15 @@ func saying[E error](err error) string {
 // Into puts an explanation into the 402 of a seller, whose challenge stays.
 func (e Explanation) Into(req *http.Request, resp *http.Response) { e.into(req, resp, bodyPatience) }
 
-// mark puts a reason and its detail into a header, and words into the status line.
+// mark puts a reason and its detail into a header, with what to do as far as there is room, and words into the status
+// line.
 func mark(req *http.Request, h http.Header, reason, detail, words string) {
 	h.Set(HeaderDeclined, reason)
+	if do := declines.Do(reason).String(); do != "" {
+		detail = strings.TrimPrefix(detail+". "+do, ". ")
+	}
 	if detail != "" {
-		h.Set(HeaderDetail, detail)
+		h.Set(HeaderDetail, printable(detail))
 	}
 	rephrase(req, http.StatusPaymentRequired, words)
 }

@@ -62,7 +62,7 @@ func (c *Client) DryRun(ctx context.Context, method string, target *url.URL, bod
 	if q.Reason != "" {
 		_ = json.Unmarshal(text, q) // the headers say the rest
 	}
-	q.URL, q.Status, q.Detail = target.String(), resp.StatusCode, resp.Header.Get("Purser-Declined-Detail")
+	q.URL, q.Status, q.Detail = target.String(), resp.StatusCode, cmp.Or(q.Detail, resp.Header.Get("Purser-Declined-Detail"))
 	q.Pays = q.Reason == "dry-run"
 	return q, nil
 }

@@ -26,10 +26,10 @@ const page = "../../docs/troubleshooting.md"
 // table is a group as the page shows it. Words with the same meaning share a line.
 func table(g Group) string {
 	var b strings.Builder
-	b.WriteString("| reason | why | do |\n|---|---|---|\n")
+	b.WriteString("| reason | why | the agent's developer | the operator |\n|---|---|---|---|\n")
 	for _, r := range All() {
 		if r.Group == g {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Word, r.Why, r.Do)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Word, r.Why, r.Developer, r.Operator)
 		}
 	}
 	return b.String()
@@ -113,7 +113,7 @@ func TestEveryReason(t *testing.T) {
 	told := map[string]bool{}
 	for _, r := range All() {
 		told[r.Word] = true
-		if Why(r.Word) == "" || r.Do == "" || strings.HasSuffix(r.Why, ".") {
+		if Why(r.Word) == "" || r.Developer == "" || r.Operator == "" || strings.HasSuffix(r.Why+r.Developer+r.Operator, ".") || strings.ContainsAny(Do(r.Word).String(), "`[]\n") {
 			t.Errorf("%s: %+v", r.Word, r)
 		}
 	}
