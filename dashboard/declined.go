@@ -109,47 +109,8 @@ func (d *dashboard) declinedIn(ctx context.Context, v visit, f filter) ([]pay.De
 	if err := f.checkKey(); err != nil {
 		return nil, err
 	}
-	to := f.To
-	if to.IsZero() {
-		to = pay.DayOf(v.now)
-	}
-	from := f.From
-	if oldest := to.AddDate(0, 0, 1-pay.MaxDeclinedDays); from.Before(oldest) {
-		from = oldest
-	}
-	days, err := d.Books.DeclinesIn(ctx, v.scope(), books.SummaryQuery{From: from, To: to, KeyID: f.KeyID})
-	if err != nil {
-		return nil, err
-	}
-	type group struct{ keyID, reason, host string }
-	host := pay.RecordedHost(f.Host)
-	at := map[group]int{}
-	var list []pay.Declined
-	for _, one := range days {
-		if f.State != "" && one.Reason != f.State || host != "" && one.Host != host {
-			continue
-		}
-		g := group{one.KeyID, one.Reason, one.Host}
-		i, known := at[g]
-		if !known {
-			at[g] = len(list)
-			list = append(list, one)
-			continue
-		}
-		sum := list[i]
-		if one.Last.After(sum.Last) {
-			sum, one = one, sum
-		}
-		sum.Count += one.Count
-		if one.First.Before(sum.First) {
-			sum.First = one.First
-		}
-		list[i] = sum
-	}
-	slices.SortFunc(list, func(a, b pay.Declined) int {
-		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
-	})
-	return list, nil
+	q := books.DeclinedQuery{KeyID: f.KeyID, Reason: f.State, Host: f.Host, From: f.From, To: f.To}
+	return d.Books.DeclinedIn(ctx, v.scope(), q, v.now)
 }
 
 // reasonsOf adds up declines by reason, the most frequent first.

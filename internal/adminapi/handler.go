@@ -157,6 +157,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/wallets/{id}/share":      {http.MethodPost: tell(h, (*Purser).shareWallet)},
 		"/purser/wallets/{id}/unshare":    {http.MethodPost: tell(h, (*Purser).unshareWallet)},
 		"/purser/tail":                    {http.MethodGet: h.tail},
+		"/purser/declined":                {http.MethodGet: h.ask((*Purser).declined)},
 		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},
 		"/purser/bookings":                {http.MethodGet: h.bookings},
 		"/purser/statement":               {http.MethodGet: h.ask((*Purser).statement)},

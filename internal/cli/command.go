@@ -47,6 +47,7 @@ func (env *Env) commands() []Command {
 		{"spend", "[flags]", "Lists what was spent", spendHelp, env.spendCommand},
 		{"export", "[flags]", "Writes what was spent for accounting programs", exportHelp, env.exportCommand},
 		{"statement", "[MONTH] [flags]", "Sums a month up for each wallet and compares it with the chain", statementHelp, env.statementCommand},
+		{"declined", "[flags]", "Lists requests that were not paid, with the reason", declinedHelp, env.declinedCommand},
 		{"tail", "[flags]", "Shows payments and declines as they come", tailHelp, env.tailCommand},
 		{"init", "[flags]", "Sets purser up in this folder: configuration, first key and wallet", initHelp, env.initCommand},
 		{"organizations", "[flags]", "Lists organizations, or moves one to another plan", organizationsHelp, env.organizationsCommand},
