@@ -28,6 +28,19 @@ func TestTheOverviewStartsWithWhatToDo(t *testing.T) {
 	ada.get("/dashboard/", "Host", "x").is(200)
 }
 
+// A command to copy works in another terminal: it names the proxy, unless that is where purser exec looks by itself.
+func TestCommandsNameTheirPurser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	for _, page := range []string{"/dashboard/", "/dashboard/spend", "/dashboard/keys/" + ada.key.ID} {
+		for _, at := range []string{"127.0.0.1:9402", "purser.internal:8402", "[::1]:8402"} {
+			ada.get(page, "Host", at).is(200, `purser exec --key &#34;$PURSER_KEY&#34; --proxy &#34;http://`+at+`&#34; --task demo -- curl`, `&#34;http://`+at+`&#34; --task nightly -- python3`)
+		}
+		ada.get(page, "Host", "127.0.0.1:8402").is(200, `purser exec --key &#34;$PURSER_KEY&#34; --task demo -- curl`).without("--proxy")
+	}
+}
+
 func TestTheOverview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

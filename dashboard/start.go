@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -30,13 +31,19 @@ func (d *dashboard) start(r *http.Request, v visit) (*start, error) {
 	return s, nil
 }
 
-// tryCommands returns commands that pay for something with the key in $PURSER_KEY.
+// tryCommands returns commands that pay for something with the key in $PURSER_KEY. They work in any terminal that reaches
+// this purser: with a key, purser exec needs nothing but the proxy's address.
 func (d *dashboard) tryCommands(r *http.Request) []command {
-	list := [][2]string{
-		{"the command that pays for one request", `purser exec --key "$PURSER_KEY" --task demo -- curl -i ` + d.Example},
-		{"the command that runs an agent", `purser exec --key "$PURSER_KEY" --task nightly -- python3 agent.py`},
+	at, plain := strings.CutPrefix(d.address(r), "http://")
+	proxy := ""
+	if plain && !slices.Contains([]string{"127.0.0.1:8402", "localhost:8402"}, at) { // where purser exec looks without it
+		proxy = ` --proxy "http://` + at + `"`
 	}
-	if at, plain := strings.CutPrefix(d.address(r), "http://"); plain && strings.HasPrefix(d.Example, "http://") {
+	list := [][2]string{
+		{"the command that pays for one request", `purser exec --key "$PURSER_KEY"` + proxy + ` --task demo -- curl -i ` + d.Example},
+		{"the command that runs an agent", `purser exec --key "$PURSER_KEY"` + proxy + ` --task nightly -- python3 agent.py`},
+	}
+	if plain && strings.HasPrefix(d.Example, "http://") {
 		list = append(list, [2]string{"the command without purser exec", `curl -i -x "http://$PURSER_KEY:demo@` + at + `" ` + d.Example})
 	}
 	return commands(list...)

@@ -253,7 +253,9 @@ func (p *person) request(method, path string, form url.Values, header ...string)
 		req.Header.Set("Test-Auth-Time", p.auth.Format(time.RFC3339Nano))
 	}
 	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
+		if req.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	res, err := p.client.Do(req)
 	if err != nil {
