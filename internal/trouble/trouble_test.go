@@ -168,8 +168,12 @@ func TestWatchLooksAtWallets(t *testing.T) {
 		want  string
 		asked int
 	}{
-		{0, 0, "wallet-empty", 1}, {3 * time.Second, 0, "wallet-empty", 1}, {10 * time.Second, 99, "wallet-low", 2}, {10 * time.Second, 100, "", 3},
-		{time.Minute, 0, "", 3}, {5 * time.Minute, 0, "wallet-empty", 4},
+		{0, 0, "wallet-empty", 1},
+		{3 * time.Second, 0, "wallet-empty", 1},
+		{10 * time.Second, 99, "wallet-low", 2},
+		{10 * time.Second, 100, "", 3},
+		{time.Minute, 0, "", 3},
+		{5 * time.Minute, 0, "wallet-empty", 4},
 	} {
 		now, have = now.Add(step.after), money.New(step.have)
 		code := ""
