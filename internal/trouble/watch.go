@@ -16,7 +16,7 @@ const (
 	kept = 2 * time.Second
 	// lookEvery is the interval of looks of a watch that runs. walletsEvery is that of looks at balances, and refillEvery
 	// while a wallet has too little.
-	lookEvery, walletsEvery, refillEvery = 15 * time.Second, 5 * time.Minute, 10 * time.Second
+	lookEvery, walletsEvery, refillEvery = 30 * time.Second, 5 * time.Minute, 10 * time.Second
 	// tellAfter bounds the time for which a trouble lasts before people are told of it.
 	tellAfter = time.Minute
 	// counted bounds the approvals that are counted.
@@ -173,8 +173,12 @@ func (w *Watch) balances(ctx context.Context) (empty, low []Wallet) {
 	return empty, low
 }
 
-// Run looks again and again until ctx ends, and tells people of what lasts, and of its end.
+// Run looks again and again until ctx ends, and tells people of what lasts, and of its end. Where no notices are sent it
+// does nothing: an RPC counts its questions, and those who look at a trouble have it looked for.
 func (w *Watch) Run(ctx context.Context) {
+	if !w.Tells {
+		return
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
