@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"cmp"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -35,7 +36,11 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the options and attaches the handler to the app.
 func (h *API) Provision(ctx caddy.Context) error {
-	return cmp.Or(set(&h.keyRate, option{name: "purser_api key_rate"}.most, h.KeyRate), h.attach(ctx, h))
+	rate := h.KeyRate
+	if n, err := strconv.Atoi(rate); err == nil && n < 0 { // an earlier form
+		rate = off
+	}
+	return cmp.Or(set(&h.keyRate, option{name: "purser_api key_rate"}.most, rate), h.attach(ctx, h))
 }
 
 func (h *API) open(t *tenant) (err error) {

@@ -45,6 +45,7 @@ func TestOptionsInJSON(t *testing.T) {
 		"the sidecar":        {"", `{"handler":"purser_upstream","to":"http://127.0.0.1:2","transport":{"task":7,"max_replay":1000}}`},
 		"the API":            {"", `{"handler":"purser_api","key_rate":7}`},
 		"the API, unbounded": {"", `{"handler":"purser_api","key_rate":false}`},
+		"the API, as before": {"", `{"handler":"purser_api","key_rate":-1}`},
 	}
 	for what, c := range good {
 		app, handler := c[0], c[1]
