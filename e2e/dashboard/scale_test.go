@@ -14,8 +14,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// pageBound bounds the median server time of a page.
-const pageBound = 150 * time.Millisecond
+// pageBound bounds the median server time of a page, at several times what pages take on a machine that does nothing else.
+const pageBound = 400 * time.Millisecond
 
 // TestALongHistory measures how long the pages of an organization with very many payments take a purser process, from
 // the request to the last byte:
