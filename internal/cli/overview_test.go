@@ -84,6 +84,11 @@ func TestStatusIsOneScreen(t *testing.T) {
 		all.Keys[0].ID != "k2" || len(all.Addresses.Dashboard) != 1 {
 		t.Errorf("%+v in %s", all, o.Stdout)
 	}
+	for _, enough := range []string{"--ready", "--alive"} {
+		if o := clitest.Run(t, nil, "status", "--quiet", enough, admin); o.Status != 0 || o.Stdout+o.Stderr != "" {
+			t.Errorf("%s: %+v", enough, o)
+		}
+	}
 	if o := clitest.Run(t, nil, "status", "--quiet", admin); o.Status != 2 || o.Stdout != "" || !strings.Contains(o.Stderr, "A wallet is empty") {
 		t.Errorf("%+v", o)
 	}

@@ -21,10 +21,10 @@ kind of them, 2 if something will, such as an RPC that is down or an empty walle
 Amounts are in USDC, days those of UTC. Keys are listed by what they spent today, and wallets
 by how little they hold, with the first of each; 'purser keys' and 'purser wallets' have all.
 
-As a health check of a container or a service, --quiet prints nothing when all is well, and
---alive asks only whether purser runs: it succeeds too while payments are refused, because
-the disk is full, say, or a restored backup is not reconciled, or all is paused. Restarting
-helps with none of these.
+As a health check of a container or a service, --quiet prints nothing when all is well. With
+--ready it succeeds when /health does: the database works, and is reconciled; services that
+are down, empty wallets and a pause do not count. --alive asks only whether purser runs:
+restarting helps with nothing else.
 
     $ purser status
     $ purser status --json
@@ -35,6 +35,8 @@ func (env *Env) statusCommand(c *cobra.Command) {
 	quiet := c.Flags().BoolP("quiet", "q", false, "print nothing but what is wrong")
 	a.jsonFlag(printsJSON)
 	alive := c.Flags().Bool("alive", false, "succeed if purser runs, whether or not it can take payments")
+	ready := c.Flags().Bool("ready", false, "succeed if the database works and is reconciled, whatever else is wrong")
+	c.MarkFlagsMutuallyExclusive("alive", "ready")
 	a.runs(func([]string) error {
 		path := "/purser/status"
 		if !*quiet { // health checks come often, and quotas are counted one by one
@@ -51,15 +53,15 @@ func (env *Env) statusCommand(c *cobra.Command) {
 				return err
 			}
 		}
-		return unwell(s.Status, *alive, env.Now())
+		return unwell(s.Status, *alive || *ready && s.OK, env.Now())
 	})
 }
 
-// unwell is nil unless something stops payments, or will: then it names that, and has the exit status. alive: it is enough
-// that purser runs.
-func unwell(s adminapi.Status, alive bool, now time.Time) error {
+// unwell is nil unless something stops payments, or will: then it names that, and has the exit status. enough: what
+// was asked for is the case.
+func unwell(s adminapi.Status, enough bool, now time.Time) error {
 	switch {
-	case alive:
+	case enough:
 		return nil
 	case s.Outage != nil:
 		return errors.New(s.Outage.String())

@@ -29,7 +29,7 @@ the deployment's own.
     timeoutSeconds: 10
     failureThreshold: 60
   readinessProbe:
-    exec: {command: [/usr/bin/purser, status, --quiet]}
+    exec: {command: [/usr/bin/purser, status, --quiet, --ready]}
     periodSeconds: 15
     timeoutSeconds: 10
   # Restarting helps neither a full disk nor a chain that cannot be reached.
