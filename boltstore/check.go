@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -182,7 +183,7 @@ func (c *checker) meta() (err error) {
 	if err := checkSchema(meta); err != nil {
 		return err
 	}
-	c.report.Schema = schema
+	c.report.Schema, _ = strconv.Atoi(string(meta.Get(schemaKey))) // it is a number that was checked
 	known := map[string]bool{}
 	for _, name := range allBuckets {
 		known[string(name)] = true

@@ -124,9 +124,10 @@ var (
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )
 
-// schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores
-// of another number are refused: see checkSchema.
-const schema = 10
+// schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores of a higher number, or
+// one below oldestSchema, are refused: see checkSchema. 11 has label sets of two bytes in the index of labels, where 10
+// had one: a store of 10 is one of 11, and gets its number when it is opened.
+const schema, oldestSchema = 11, 10
 
 // checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
 func checkSchema(meta *bbolt.Bucket) error {
@@ -135,7 +136,7 @@ func checkSchema(meta *bbolt.Bucket) error {
 		return fmt.Errorf("%w, or it is damaged: it has no schema number", errNoStore)
 	case n > schema:
 		return fmt.Errorf("%w: its schema is %d and this purser reads schema %d; use the newer purser that wrote it", ErrNewer, n, schema)
-	case n < schema:
+	case n < oldestSchema:
 		return fmt.Errorf("%w: its schema is %d, from before the first release, and this purser reads schema %d; "+
 			"use the purser that wrote it, or begin with an empty data directory", ErrOlder, n, schema)
 	}

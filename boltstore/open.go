@@ -312,7 +312,7 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	return nil
 }
 
-// arrive notes the opening.
+// arrive notes the opening, after which an older purser must not open the store.
 func (d *DB) arrive(tx *bbolt.Tx, older string) error {
 	if older != "" {
 		if err := d.markCopy(tx, older); err != nil {
@@ -323,7 +323,8 @@ func (d *DB) arrive(tx *bbolt.Tx, older string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.Bucket(metaBucket).Put(openedKey, opened); err != nil {
+	meta := tx.Bucket(metaBucket)
+	if err := errors.Join(meta.Put(openedKey, opened), meta.Put(schemaKey, []byte(strconv.Itoa(schema)))); err != nil {
 		return err
 	}
 	return d.beginReconciling(tx)

@@ -74,9 +74,27 @@ func TestLocked(t *testing.T) {
 	openIn(t, o)
 }
 
+// A store of the schema before is opened as it is. From then on the purser that wrote it would misread it, and refuses it.
+func TestStoreOfTheSchemaBefore(t *testing.T) {
+	t.Parallel()
+	o := made(t, "")
+	inside(t, o.Path, func(tx *bbolt.Tx) error {
+		return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(oldestSchema)))
+	})
+	if err := openIn(t, o).Close(); err != nil {
+		t.Fatal(err)
+	}
+	inside(t, o.Path, func(tx *bbolt.Tx) error {
+		if got := string(tx.Bucket(metaBucket).Get(schemaKey)); got != strconv.Itoa(schema) {
+			t.Errorf("schema %s", got)
+		}
+		return nil
+	})
+}
+
 func TestRefusesForeignFiles(t *testing.T) {
 	t.Parallel()
-	for number, want := range map[int]error{schema + 1: ErrNewer, schema - 1: ErrOlder, 1: ErrOlder} {
+	for number, want := range map[int]error{schema + 1: ErrNewer, oldestSchema - 1: ErrOlder, 1: ErrOlder} {
 		t.Run(fmt.Sprint("schema ", number), func(t *testing.T) {
 			t.Parallel()
 			o := made(t, "")

@@ -17,7 +17,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-const fixture = "testdata/store.db.gz"
+// fixture is of this schema, and olderFixture of the oldest one that is read.
+const fixture, olderFixture = "testdata/store.db.gz", "testdata/store-10.db.gz"
 
 var update = flag.Bool("update", false, "write "+fixture+" anew, for a schema that was raised")
 
@@ -30,8 +31,19 @@ func TestSchema(t *testing.T) {
 	if *update {
 		writeFixture(t)
 	}
+	for file, number := range map[string]int{fixture: schema, olderFixture: oldestSchema} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			findEverything(t, file, number)
+		})
+	}
+}
+
+// findEverything opens a store of a schema.
+func findEverything(t *testing.T, file string, number int) {
+	t.Helper()
 	o := inFolder(t.TempDir())
-	packed, err := os.Open(fixture)
+	packed, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +63,7 @@ func TestSchema(t *testing.T) {
 	wantLabels := map[string]int{
 		"open": 4, "settled": 4, "void": 1, "refused": 1, "unresolved": 1, "confirmed": 1, "disputed": 1, "reconciled": 1,
 	}
-	if r.Schema != schema || r.Keys != 4 || r.Wallets != 4 || r.Payments != 9 || r.Events != 5 || !maps.Equal(r.Labels, wantLabels) {
+	if r.Schema != number || r.Keys != 4 || r.Wallets != 4 || r.Payments != 9 || r.Events != 5 || !maps.Equal(r.Labels, wantLabels) {
 		t.Errorf("the fixture has %+v", r)
 	}
 	inside(t, o.Path, func(tx *bbolt.Tx) error {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/internal/trouble"
 )
@@ -20,8 +21,12 @@ type shownTrouble struct {
 	Path, Docs      string
 }
 
-// shownTroubles is the number that the bar shows without a click.
-const shownTroubles = 2
+const (
+	// shownTroubles counts those that the bar shows without a click.
+	shownTroubles = 2
+	// troublesTime bounds how long a page waits for them: an RPC that hangs must not hold up all pages.
+	troublesTime = time.Second
+)
 
 // Any reports whether something is wrong.
 func (t troubles) Any() bool { return len(t.First)+len(t.More) > 0 }
@@ -40,6 +45,8 @@ func (d *dashboard) troubles(ctx context.Context, v visit) (bar troubles) {
 	if d.Troubles == nil || !v.operator() {
 		return bar
 	}
+	ctx, cancel := context.WithTimeout(ctx, troublesTime)
+	defer cancel()
 	for _, t := range d.Troubles(ctx) {
 		shown := shownTrouble{
 			Effect: map[trouble.Effect]string{trouble.Stops: "Stops payments", trouble.Soon: "Will stop payments", trouble.Look: "To look at"}[t.Effect],

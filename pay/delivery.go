@@ -3,7 +3,6 @@ package pay
 import (
 	"context"
 	"fmt"
-	"net/http"
 )
 
 // Undelivered says how a seller answered a paid request without delivering anything: with an error or another 402, or
@@ -11,6 +10,9 @@ import (
 type Undelivered struct {
 	Status int // of the answer; 0: none came
 }
+
+// firstError is the lowest status of an answer that is an error (RFC 9110, section 15.5).
+const firstError = 400
 
 // deliver notes whether the seller has delivered, when the lease ended. It has for good once the caller had its answer:
 // what the seller answers to a repeat of that says nothing.
@@ -35,7 +37,7 @@ func (p *Payment) Answer() string {
 	switch {
 	case p.AnswerStatus == 0:
 		return "no answer came"
-	case p.AnswerStatus < http.StatusBadRequest:
+	case p.AnswerStatus < firstError:
 		return fmt.Sprintf("the answer %d was empty or broke off", p.AnswerStatus)
 	}
 	return fmt.Sprintf("the seller answered %d", p.AnswerStatus)

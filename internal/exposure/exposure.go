@@ -233,11 +233,14 @@ func (c *configuration) connections() (found []Finding) {
 
 // Unbounded returns the finding for a site without the listener wrapper purser.
 func Unbounded(listen []string) Finding {
-	at := strings.Join(listen, " ")
+	at, first := strings.Join(listen, " "), ""
+	if len(listen) > 0 { // Caddy goes by one of the addresses
+		first = listen[0]
+	}
 	return Finding{
 		Check: CheckConnections,
 		Says:  "the connections to " + at + " have no bound: one client can hold so many that purser, and Caddy's other sites, can accept none",
-		Do:    "write `listener_wrappers { purser }` into the global option `servers " + at + "`",
+		Do:    "write `listener_wrappers { purser }` into the global option `servers " + first + "`",
 	}
 }
 

@@ -113,7 +113,7 @@ func Find(s Sight) (list []Trouble) {
 	}
 	s.clock(add)
 	s.services(add)
-	if s.DiskFree != nil && s.DiskLeast != nil && h.Store.Err == nil && *s.DiskFree < lowDisk**s.DiskLeast {
+	if s.DiskFree != nil && s.DiskLeast != nil && h.Store.Err == nil && *s.DiskFree/lowDisk < *s.DiskLeast {
 		add(Trouble{
 			Code: "disk", Effect: Soon, Says: fmt.Sprintf("The disk of the database has %d MiB left, and below %d MiB no payment is begun", *s.DiskFree>>20, *s.DiskLeast>>20),
 			Means: "Agents notice nothing yet.", Do: "Make room, or keep closed payments for a shorter time (PURSER_RETAIN).", Page: "operating.md#purserdiskshort",

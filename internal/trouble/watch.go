@@ -15,7 +15,7 @@ const (
 	// kept is the age up to which a look counts as recent.
 	kept = 2 * time.Second
 	// lookEvery is the interval of looks of a watch that runs. walletsEvery is that of looks at balances, and refillEvery
-	// while a wallet has too little.
+	// while a wallet has too little, or was not looked at.
 	lookEvery, walletsEvery, refillEvery = 30 * time.Second, 5 * time.Minute, 10 * time.Second
 	// tellAfter bounds the time for which a trouble lasts before people are told of it.
 	tellAfter = time.Minute
@@ -144,16 +144,17 @@ func (w *Watch) see(ctx context.Context) Sight {
 func (w *Watch) balances(ctx context.Context) (empty, low []Wallet) {
 	w.mu.Lock()
 	now, list := w.Clock(), w.wallets
-	look := w.Wallets != nil && !now.Before(w.due)
+	look, failed := w.Wallets != nil && !now.Before(w.due), false
 	if look {
 		w.due = now.Add(walletsEvery) // others do not look at the same time
 	}
 	w.mu.Unlock()
 	if look {
-		if seen, err := w.Wallets(ctx); err == nil {
-			list = seen
-		} else if ctx.Err() == nil {
+		seen, err := w.Wallets(ctx)
+		if failed = err != nil; failed {
 			w.Log.Debug("balances not looked at", "error", err)
+		} else {
+			list = seen
 		}
 	}
 	for _, one := range list {
@@ -167,7 +168,7 @@ func (w *Watch) balances(ctx context.Context) (empty, low []Wallet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wallets = list
-	if look && len(empty)+len(low) > 0 {
+	if look && (failed || len(empty)+len(low) > 0) {
 		w.due = now.Add(refillEvery)
 	}
 	return empty, low

@@ -43,7 +43,7 @@ type Checker interface{ Check(context.Context) error }
 func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 	for name, tests := range map[string]map[string]func(*fixture){
 		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Bound": boundTests, "Failures": failureTests, "Repeats": repeatTests,
-		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
+		"Leases": leaseTests, "Outcomes": outcomeTests, "Deliveries": deliveryTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
 		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests, "Redirects": redirectTests,
 		"Approvals": approvalTests, "Texts": textTests,

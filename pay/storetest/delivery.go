@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+var deliveryTests = map[string]func(*fixture){
+	"undelivered": func(f *fixture) {
+		k := f.key()
+		fails := func(p *pay.Payment, v pay.Verdict, status int) pay.Outcome {
+			o := outcome(p, v)
+			o.Release, o.Undelivered = true, &pay.Undelivered{Status: status}
+			return o
+		}
+		again := func(p *pay.Payment) *pay.Payment {
+			return must(f.Acquire(f.ctx, p.ID, "again", noon.Add(time.Second), noon.Add(time.Minute)))
+		}
+		// The money moved, and an error came.
+		stolen, fx, err := f.Record(f.ctx, fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 500))
+		f.must(err)
+		f.same("row", []any{stolen.Labels(), stolen.AnswerStatus, fx.ForNothing}, []any{[]string{"settled", "undelivered"}, 500, true})
+		f.same("stored", f.find(stolen.ID), stolen)
+		// No answer came, and the money may have moved. It has.
+		lost := f.record(fails(f.begin(want(k, noon), pay.Created), pay.Unclear, 0))
+		f.same("row", []any{lost.Labels(), lost.AnswerStatus}, []any{[]string{"open", "undelivered"}, 0})
+		lost, fx, err = f.Record(f.ctx, outcome(lost, pay.VerdictSettled))
+		f.must(err)
+		f.same("for nothing", []any{lost.Labels(), fx.ForNothing}, []any{[]string{"settled", "undelivered"}, true})
+		// It has not.
+		void := again(f.record(fails(f.begin(want(k, noon), pay.Created), pay.Unclear, 402)))
+		f.same("void", f.record(outcome(void, pay.VerdictVoid)).Labels(), []string{"void"})
+		// A repeat brings the answer, and the answer to a further one says nothing.
+		late := f.record(fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 200))
+		good := outcome(again(late), pay.Unclear)
+		good.Release, good.Answered = true, true
+		late = f.record(good)
+		f.same("delivered", []any{late.Labels(), late.AnswerStatus}, []any{[]string{"settled"}, 0})
+		f.same("delivered before", f.record(fails(again(late), pay.Unclear, 402)).Labels(), []string{"settled"})
+		f.reopen(Opener.Kill)
+		marked := []string{lost.ID, stolen.ID}
+		slices.Sort(marked)
+		slices.Reverse(marked)
+		f.same("of the key", f.list(k, "undelivered", 1), marked)
+		f.same("of all keys", ids(must(f.AllPayments(f.ctx, pay.LabelQuery{Label: "undelivered", Limit: 10}))), marked)
+		f.same("without", len(must(f.AllPayments(f.ctx, pay.LabelQuery{Without: []string{"undelivered"}, Limit: 10}))), 2)
+		f.same("count", must(f.CountOpen(f.ctx, "undelivered")), 2)
+		for _, q := range []pay.PaymentFilter{{Label: "undelivered", Limit: 10}, {Label: "undelivered", Limit: 1, All: true}} {
+			f.same("pages", f.pages(q, 9, k), marked)
+			sum := must(f.SumPayments(f.ctx, []string{k.ID}, q))
+			f.same("sum", sum.Count(), 2)
+		}
+		f.same("of several keys", ids(must(f.PaymentsOf(f.ctx, []string{k.ID}, "undelivered", 10))), marked)
+	},
+}
