@@ -70,16 +70,23 @@ func (s *server) do(t *testing.T, environ []string, arguments ...string) string 
 
 func (s *server) given(t *testing.T, stdin string, environ []string, arguments ...string) string {
 	t.Helper()
+	status, stdout, stderr := s.verbatim(t, stdin, environ, arguments...)
+	return fmt.Sprintf("status %d\n%s\n--\n%s", status, s.same(stdout), sorted(s.same(stderr)))
+}
+
+// verbatim runs a command to its end and returns its exit status, and what it said, with every digit in it.
+func (s *server) verbatim(t *testing.T, stdin string, environ []string, arguments ...string) (status int, stdout, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTime)
 	defer cancel()
 	cmd := s.prepare(ctx, environ, arguments...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()
 	if _, is := errors.AsType[*exec.ExitError](err); err != nil && !is {
 		t.Fatalf("%v: %v", arguments, err)
 	}
-	return fmt.Sprintf("status %d\n%s\n--\n%s", cmd.ProcessState.ExitCode(), s.same(stdout.String()), sorted(s.same(stderr.String())))
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // changes lists what changes from run to run.

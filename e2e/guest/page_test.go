@@ -87,11 +87,8 @@ func TestPage(t *testing.T) {
 		}
 	}
 	var made adminapi.CreatedKey
-	said := s.do(t, environ, "purser", "keys", "create", "--label", "agent", "--json")
-	_, said, _ = strings.Cut(said, "\n")
-	said, _, _ = strings.Cut(said, "\n--\n")
-	if err := json.Unmarshal([]byte(said), &made); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if _, said, why := s.verbatim(t, "", environ, "purser", "keys", "create", "--label", "agent", "--json"); json.Unmarshal([]byte(said), &made) != nil || made.Address == nil {
+		t.Fatalf("%s%s", said, why)
 	}
 	wallet, err := x402.ParseAddress(*made.Address)
 	if err != nil {
