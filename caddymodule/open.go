@@ -168,7 +168,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Payer: t.payer, Books: t.books, Store: home.store, Chain: t.chain, Networks: o.Networks, Key: a.settings.key, Log: a.log,
 	})
 	t.troubles = trouble.NewWatch(trouble.Source{
-		Payer: t.payer, Store: home.store, Facilitator: facilitator, Disk: metrics.Disk(home.store), Wallets: trouble.Fullest(t.books, home.store.SpendEvents, t.payer.WalletBalanceQuietly),
+		Payer: t.payer, Store: home.store, Keys: t.books.Keys, Facilitator: facilitator, Disk: metrics.Disk(home.store), Wallets: trouble.Fullest(t.books, home.store.SpendEvents, t.payer.WalletBalanceQuietly),
 		Notices: t.notices.Failing, Low: a.settings.told.low.Max(), Tells: o.Telling.On, Clock: o.Clock, Log: a.log,
 	})
 	for _, d := range a.doors {

@@ -26,6 +26,9 @@ type RegistrationOptions struct {
 	// QuotesPerMinute bounds the quotes and dry runs of one key in a minute, or off. Default:
 	// {env.PURSER_QUOTES_PER_MINUTE}, else 300.
 	QuotesPerMinute string `json:"quotes_per_minute,omitempty"`
+	// PauseHostAfter is the number of a key's payments in a row to one host that are paid and not delivered, after
+	// which that host is paused for the key until a person resumes it, or off. Default: {env.PURSER_PAUSE_HOST_AFTER}, else 5.
+	PauseHostAfter string `json:"pause_host_after,omitempty"`
 }
 
 // resolveRegistration reads who may make keys, and how often they may fail.
@@ -39,6 +42,7 @@ func (a *App) resolveRegistration(s *settings) error {
 		set(&s.failures.PerMinute, option{"failures_per_minute", "PURSER_FAILURES_PER_MINUTE", ""}.most, a.FailuresPerMinute),
 		set(&s.failures.PerDay, option{"failures_per_day", "PURSER_FAILURES_PER_DAY", ""}.most, a.FailuresPerDay),
 		set(&s.failures.Quotes, option{"quotes_per_minute", "PURSER_QUOTES_PER_MINUTE", ""}.most, a.QuotesPerMinute),
+		set(&s.failures.ForNothing, option{"pause_host_after", "PURSER_PAUSE_HOST_AFTER", ""}.most, a.PauseHostAfter),
 	)
 }
 

@@ -212,6 +212,8 @@ func adviceOn(d pay.Declined, keyName string) (text, path string) {
 		return "Allow the door in the limits" + of, limits
 	case "paused":
 		return "Resume the key" + strings.TrimPrefix(of, " of the key") + ", if it may pay again", strings.TrimSuffix(limits, "#limits")
+	case "host-paused":
+		return "Resume the host" + of + ", if it may be paid again", strings.TrimSuffix(limits, "#limits")
 	case "approval-needed":
 		return "Approve or deny the payment", "/dashboard/approvals"
 	case "wallet-code":

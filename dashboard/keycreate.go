@@ -115,7 +115,7 @@ func (d *dashboard) makeKey(ctx context.Context, v visit, label string, pol *pol
 	if err == nil {
 		return k, secret, nil
 	}
-	if _, undone := d.Books.StopKey(context.WithoutCancel(ctx), k.ID, pay.StopRevoke, "its wallet could not be made"); undone != nil {
+	if _, undone := d.Books.StopKey(context.WithoutCancel(ctx), k.ID, pay.KeyStop{Do: pay.StopRevoke, Reason: "its wallet could not be made"}); undone != nil {
 		d.Logger.Error("a key without a wallet is left", "key", k.ID, "error", undone)
 	}
 	return pay.Key{}, "", err

@@ -15,6 +15,7 @@ const (
 	saidKeyLinked      said = "key-linked"
 	saidKeyPaused      said = "key-paused"
 	saidKeyResumed     said = "key-resumed"
+	saidHostResumed    said = "host-resumed"
 	saidKeyRevoked     said = "key-revoked"
 	saidKeyReissued    said = "key-reissued"
 	saidLimitsSaved    said = "limits-saved"
@@ -33,6 +34,7 @@ var messages = map[said]string{
 	saidKeyLinked:      "Key linked. From now on its payments are your organization's.",
 	saidKeyPaused:      "Key paused. It makes no new payment until you resume it.",
 	saidKeyResumed:     "Key resumed. It pays again.",
+	saidHostResumed:    "Host resumed. The key pays it again.",
 	saidKeyRevoked:     "Key revoked. Nothing accepts it any more.",
 	saidKeyReissued:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one has ended.",
 	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +29,22 @@ func keyStateOf(v visit, k pay.Key) keyState {
 	return keyState{}
 }
 
+// pausedHost is a host that a key pays nothing until it is resumed.
+type pausedHost struct {
+	Host     string
+	Operator bool // the operator paused it, and the visitor cannot resume it
+	Since    moment
+	Reason   string
+}
+
+func pausedHosts(v visit, k pay.Key) (list []pausedHost) {
+	for _, host := range slices.Sorted(maps.Keys(k.PausedHosts)) {
+		p := k.PausedHosts[host]
+		list = append(list, pausedHost{host, p.By.Kind == pay.ActorOperator && !v.operator(), momentOf(p.At, inText), cut(p.Reason, 500)})
+	}
+	return list
+}
+
 // stopKey returns a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and
 // …/resume.
 func (d *dashboard) stopKey(do pay.Stop, say said) view {
@@ -36,8 +53,12 @@ func (d *dashboard) stopKey(do pay.Stop, say said) view {
 		if do == pay.StopPause {
 			reason = strings.TrimSpace(r.PostForm.Get("reason"))
 		}
-		_, err := d.Books.StopKey(r.Context(), k.ID, do, reason)
-		return answer{redirect: keyPath(k.ID), say: say}, err
+		host, what := r.PostForm.Get("host"), say
+		if host != "" {
+			what = saidHostResumed
+		}
+		_, err := d.Books.StopKey(r.Context(), k.ID, pay.KeyStop{Do: do, Host: host, Reason: reason})
+		return answer{redirect: keyPath(k.ID), say: what}, err
 	})
 }
 
@@ -63,7 +84,7 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, e
 
 // revokeKey serves POST /dashboard/keys/{id}/revoke.
 func (d *dashboard) revokeKey(r *http.Request, _ visit, k pay.Key) (answer, error) {
-	_, err := d.Books.StopKey(r.Context(), k.ID, pay.StopRevoke, "")
+	_, err := d.Books.StopKey(r.Context(), k.ID, pay.KeyStop{Do: pay.StopRevoke})
 	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, err
 }
 

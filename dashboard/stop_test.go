@@ -51,7 +51,7 @@ func TestPausingAKey(t *testing.T) {
 	}
 
 	// An account cannot resume a key that the operator has paused.
-	if _, err := w.books.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.StopPause, "pays too much"); err != nil {
+	if _, err := w.books.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.KeyStop{Do: pay.StopPause, Reason: "pays too much"}); err != nil {
 		t.Fatal(err)
 	}
 	ada.get(path).is(200, "pays too much", "Only the operator can resume it").without("Resume key", "ann-the-operator")
@@ -61,6 +61,37 @@ func TestPausingAKey(t *testing.T) {
 	if rule := ada.pays("https://api.example.com/3"); rule != "paused" {
 		t.Fatalf("a key that the operator has paused is refused by %q", rule)
 	}
+}
+
+// A host that purser has paused for a key stands on the page of the key. A person who may change the key lets it on again.
+func TestResumingAHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.person("ada"), w.person("eve")
+	w.wallet(ada.key, 5_000_000)
+	path := "/dashboard/keys/" + ada.key.ID
+	ada.get(path).is(200).without("nothing</strong> since")
+	for host, by := range map[string]pay.Actor{"api.example.com": {Kind: pay.ActorPurser}, "bad.example.com:8443": w.operator()} {
+		if _, err := w.books.StopKey(pay.WithActor(t.Context(), by), ada.key.ID, pay.KeyStop{Do: pay.StopPause, Host: host, Reason: "gave <nothing>"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ada.get(path).is(200, "Pays api.example.com nothing</strong>", "gave &lt;nothing&gt;", "Pay this host again", "Pays bad.example.com:8443 nothing</strong>", "Only the operator can resume it")
+	if rule := ada.pays("https://api.example.com/1"); rule != pay.RuleHostPaused {
+		t.Fatalf("a paused host is refused by %q", rule)
+	}
+	if rule := ada.pays("https://other.example.com/1"); rule != "" {
+		t.Fatalf("another host is refused by %q", rule)
+	}
+	eve.post(path+"/resume", "host", "api.example.com").is(http.StatusNotFound)
+	ada.post(path+"/resume", "host", "bad.example.com:8443").is(http.StatusConflict)
+	ada.post(path+"/resume", "host", "not a host").is(http.StatusBadRequest)
+	ada.post(path+"/resume", "host", "api.example.com").to(path)
+	ada.get(path).is(200, "Host resumed.").without("Pays api.example.com nothing")
+	if rule := ada.pays("https://api.example.com/1"); rule != "" {
+		t.Fatalf("a resumed host is refused by %q", rule)
+	}
+	ada.get("/dashboard/audit?key="+ada.key.ID).is(200, "api.example.com")
 }
 
 func TestRevokingAKey(t *testing.T) {
@@ -147,7 +178,7 @@ func TestChangesAreListed(t *testing.T) {
 
 	// Page by page.
 	for i := range 101 {
-		if _, err := w.books.StopKey(operator, ada.key.ID, pay.StopPause, fmt.Sprint("again ", i)); err != nil {
+		if _, err := w.books.StopKey(operator, ada.key.ID, pay.KeyStop{Do: pay.StopPause, Reason: fmt.Sprint("again ", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

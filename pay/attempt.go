@@ -348,14 +348,6 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	return written, nil
 }
 
-// sawForNothing tells of a payment that has moved money and brought nothing.
-func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
-	if fx.ForNothing && row != nil {
-		p.log.WarnContext(ctx, "payment is paid and not delivered", append(aboutPayment(row), "answer", row.AnswerStatus, "transaction", row.Transaction)...)
-		p.opts.Observer.Undelivered(row)
-	}
-}
-
 // Asset looks up the pinned network and asset of the payment's terms, on a rail of package x402.
 func (p *Payment) Asset() (x402.Network, x402.Asset, error) {
 	n, ok := x402.NetworkByWire(p.Terms.Network)

@@ -20,6 +20,7 @@ const (
 	ActorOperator      ActorKind = "operator"      // through the admin endpoint
 	ActorAccount       ActorKind = "account"       // signed in to the dashboard
 	ActorConfiguration ActorKind = "configuration" // a start, by what the operator has configured
+	ActorPurser        ActorKind = "purser"        // by itself, as the operator has configured it
 )
 
 // Actor names the person or the part of purser that changes something on purpose.
@@ -195,13 +196,14 @@ func object(list map[string]json.RawMessage) (json.RawMessage, error) {
 
 // auditedKey holds what the audit tells of a key.
 type auditedKey struct {
-	Label          string         `json:"label"`
-	OrganizationID string         `json:"organization_id"`
-	Operator       bool           `json:"operator,omitempty"`
-	Policy         *policy.Policy `json:"policy"`
-	Paused         *auditedPause  `json:"paused,omitempty"`
-	Reissued       time.Time      `json:"reissued_at,omitzero"`
-	Revoked        time.Time      `json:"revoked_at,omitzero"`
+	Label          string                   `json:"label"`
+	OrganizationID string                   `json:"organization_id"`
+	Operator       bool                     `json:"operator,omitempty"`
+	Policy         *policy.Policy           `json:"policy"`
+	Paused         *auditedPause            `json:"paused,omitempty"`
+	PausedHosts    map[string]*auditedPause `json:"paused_hosts,omitempty"`
+	Reissued       time.Time                `json:"reissued_at,omitzero"`
+	Revoked        time.Time                `json:"revoked_at,omitzero"`
 }
 
 type auditedPause struct {
@@ -217,7 +219,14 @@ func pauseToAudit(p *Pause) *auditedPause {
 }
 
 func keyToAudit(k Key) auditedKey {
-	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), k.Reissued, k.RevokedAt}
+	var hosts map[string]*auditedPause
+	for host, p := range k.PausedHosts {
+		if hosts == nil {
+			hosts = map[string]*auditedPause{}
+		}
+		hosts[host] = pauseToAudit(&p)
+	}
+	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), hosts, k.Reissued, k.RevokedAt}
 }
 
 // KeyCreated describes the making of a key.

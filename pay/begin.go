@@ -71,6 +71,8 @@ type Judgement struct {
 	PolicyRevision uint64
 	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
+	// HostPaused holds the pause of the call's host for the key in its PolicyRevision, nil for none.
+	HostPaused *Pause
 	// Unpaused: no pause holds back the call's payment.
 	Unpaused bool
 	// OrganizationID owns the places that the call counts for; "": its key is unclaimed. If its

@@ -30,6 +30,7 @@ const (
 	CodeNoRepeat   ErrorCode = "no-repeat"
 	CodeKeyRevoked ErrorCode = "key-revoked"
 	CodePausedBy   ErrorCode = "paused-by-operator"
+	CodeManyPaused ErrorCode = "many-paused-hosts"
 	CodeApproval   ErrorCode = "approval" // *ApprovalError
 
 	// A payment.

@@ -55,6 +55,8 @@ const (
 	// deliveriesOf bounds the payments in a rate, and deliveriesLooked those of the key among which they are looked for.
 	deliveriesOf     = 20
 	deliveriesLooked = 100
+	// runPages bounds the pages of spend events in which a run of payments that brought nothing is looked for.
+	runPages = 10
 )
 
 // deliveries counts the newest payments of a payment's key to its host, without the payment itself. It is for people:
@@ -74,4 +76,66 @@ func (p *Payer) deliveries(ctx context.Context, row *Payment) (d Deliveries) {
 		}
 	}
 	return d
+}
+
+// sawForNothing tells of a payment that has moved money and brought nothing. It pauses the host for the key after too
+// many of them in a row.
+func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
+	if !fx.ForNothing || row == nil {
+		return
+	}
+	p.log.WarnContext(ctx, "payment is paid and not delivered", append(aboutPayment(row), "answer", row.AnswerStatus, "transaction", row.Transaction)...)
+	p.opts.Observer.Undelivered(row)
+	most := p.opts.Failures.ForNothing
+	if most == 0 || row.Host == "" {
+		return
+	}
+	nothing, err := p.forNothing(ctx, row, most)
+	if err == nil && nothing {
+		err = p.pauseHost(ctx, row, most)
+	}
+	if err != nil { // the next such payment does it
+		p.log.WarnContext(ctx, "whether the host is to be paused is not known", "key", row.KeyID, "host", row.Host, "error", err)
+	}
+}
+
+// forNothing reports whether the newest settled payments of a payment's key to its host, so many, brought nothing.
+func (p *Payer) forNothing(ctx context.Context, row *Payment, most int) (bool, error) {
+	query := OrganizationSpendQuery{Host: row.Host, Limit: most}
+	for range runPages {
+		page, err := p.store.ListSpend(ctx, []string{row.KeyID}, query)
+		if err != nil {
+			return false, err
+		}
+		for _, e := range page.Entries {
+			one, err := p.store.Payment(ctx, e.PaymentID)
+			if err != nil || !one.PaidForNothing() {
+				return false, err
+			}
+			if most--; most == 0 {
+				return true, nil
+			}
+		}
+		if query.Before = page.Next; query.Before == "" {
+			break
+		}
+	}
+	return false, nil
+}
+
+// pauseHost pauses a payment's host for its key.
+func (p *Payer) pauseHost(ctx context.Context, row *Payment, after int) error {
+	pause := Pause{At: p.now().UTC(), Reason: fmt.Sprintf("%d payments in a row brought nothing", after), By: Actor{Kind: ActorPurser}}
+	k, err := p.store.StopKey(WithActor(ctx, pause.By), row.KeyID, KeyStop{Do: StopPause, Host: row.Host, At: pause.At, Reason: pause.Reason, By: pause.By})
+	if err != nil {
+		return fmt.Errorf("pausing host %s for key %s: %w", row.Host, row.KeyID, err)
+	}
+	if k.PausedHosts[row.Host] != pause {
+		return nil // a person has paused it
+	}
+	p.log.WarnContext(ctx, "host paused for a key", "key", row.KeyID, "host", row.Host, "reason", pause.Reason)
+	if p.opts.Telling.On {
+		p.tellSoon([]untold{{row.KeyID, func(name string) Notice { return hostPausedNotice(name, row, pause) }}}, nil)
+	}
+	return nil
 }

@@ -30,6 +30,7 @@ var (
 	ErrKeyLinked        error = &sentinel{CodeKeyLinked, "the key belongs to this organization already"}
 	ErrKeyRevoked       error = &sentinel{CodeKeyRevoked, "the key is revoked, and that is for ever"}
 	ErrPausedByOperator error = &sentinel{CodePausedBy, "an operator has paused the key, and only an operator can resume it"}
+	ErrManyPausedHosts  error = &sentinel{CodeManyPaused, fmt.Sprintf("%d hosts are paused for the key, and there can be no more: pause the key, or list the hosts that it may pay", MaxPausedHosts)}
 	// ErrNotRevealable: the key is unclaimed, so no copy of it is kept.
 	ErrNotRevealable        error = &sentinel{CodeNotRevealable, "only a claimed key can be shown again"}
 	ErrAccountNotFound      error = &sentinel{CodeAccountNotFound, "account not found"}

@@ -19,6 +19,7 @@ const (
 	// settle, or are open, are bounded by no failures.
 	defaultPerMinute       = 3000
 	defaultQuotesPerMinute = 300
+	defaultForNothing      = 5
 )
 
 // FailureBounds bound the attempts of one key that end refused, void, unresolved or disputed: nothing else keeps them
@@ -29,6 +30,9 @@ type FailureBounds struct {
 	// Quotes bounds the quotes of one key in any minute, in this process, because they cost neither
 	// money nor a failure. Default: 300.
 	Quotes int
+	// ForNothing is the number of a key's payments in a row to one host that have moved money and brought nothing,
+	// after which the host is paused for the key. Default: 5.
+	ForNothing int
 }
 
 // complete sets the defaults; 0 is no bound in the result.
@@ -39,7 +43,10 @@ func (f FailureBounds) complete() FailureBounds {
 		}
 		return max(given, 0)
 	}
-	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay), Quotes: bound(f.Quotes, defaultQuotesPerMinute)}
+	return FailureBounds{
+		PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay),
+		Quotes: bound(f.Quotes, defaultQuotesPerMinute), ForNothing: bound(f.ForNothing, defaultForNothing),
+	}
 }
 
 // quotes returns the turns of each key to ask for quotes; nil: any number.

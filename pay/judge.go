@@ -282,6 +282,9 @@ func (b *Begin) running(v BeginView, _ *judged) error {
 	if err == nil {
 		err = b.Paused.refusal("the key")
 	}
+	if err == nil && b.HostPaused != nil {
+		err = refusedBy(RuleHostPaused, "the key pays this host nothing until a person lets it again: %s", b.HostPaused.Reason)
+	}
 	return err
 }
 

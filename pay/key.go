@@ -26,6 +26,8 @@ type Key struct {
 	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
 	// Paused: the key makes no new payment, and repeats of earlier ones are served.
 	Paused *Pause `json:"Paused,omitempty"`
+	// PausedHosts holds the pauses of single hosts, by [Payment.Host]: the key makes no new payment to them.
+	PausedHosts map[string]Pause `json:"PausedHosts,omitempty"`
 	// Exec marks the key that `purser exec` pays with. A copy of its secret is kept, encrypted.
 	Exec bool `json:"Exec,omitempty"`
 	// Reissued holds when the present secret took the place of an earlier one; zero: it is the first.

@@ -204,6 +204,16 @@ func undeliveredNotice(name string, p *Payment, earlier Deliveries, at time.Time
 	return n
 }
 
+// hostPausedNotice tells that purser has paused a host for a key by itself.
+func hostPausedNotice(name string, p *Payment, pause Pause) Notice {
+	n := about(p, NoticePaused, pause.At)
+	n.Once = fmt.Sprintf("host-paused/%s/%s/%d", p.KeyID, p.Host, pause.At.UnixMilli())
+	n.Title = fmt.Sprintf("Key %s pays %s nothing more", name, hostOf(p))
+	n.Text = fmt.Sprintf("purser has paused %s for key %s: %s. The last one is %s. To prove them, use purser payments dispute. To let the key pay this host again, use purser keys resume %s --host %s.", hostOf(p), name, pause.Reason, p.ID, keyWord(name, p.KeyID), hostWord(p.Host))
+	n.Figures = map[string]string{"reason": pause.Reason}
+	return n
+}
+
 // unansweredMark names the row of unanswered payments of a key to a host.
 func unansweredMark(p *Payment) string { return "run/" + p.KeyID + "/" + p.Host }
 

@@ -55,7 +55,7 @@ type Options struct {
 	NoPlans bool
 	// Calls is shared by the payers of one process, such as that of the next configuration. Default: its own.
 	Calls *Calls
-	// Failures bound the attempts of a key that end refused or void, and its quotes.
+	// Failures bound the attempts of a key that end refused or void, its quotes, and what it pays for nothing.
 	Failures FailureBounds
 	// SendTimeout bounds one send. Default: 15 min, because models and video jobs take their time.
 	SendTimeout time.Duration

@@ -3,11 +3,19 @@ package pay
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 )
 
-// RulePaused names the rule that refuses a payment because its key, or everything, is paused.
-const RulePaused = "paused"
+const (
+	// RulePaused names the rule that refuses a payment because its key, or everything, is paused, and RuleHostPaused
+	// that of a host which is paused for its key.
+	RulePaused     = "paused"
+	RuleHostPaused = "host-paused"
+)
+
+// MaxPausedHosts bounds the hosts that are paused for one key.
+const MaxPausedHosts = 100
 
 // Pause tells since when, why and by whose word no new payment is made.
 type Pause struct {
@@ -40,14 +48,18 @@ const (
 // KeyStop pauses, resumes or revokes a key.
 type KeyStop struct {
 	Do     Stop
+	Host   string // that a pause or its end is about; "": the whole key
 	At     time.Time
 	Reason string // of a pause
 	By     Actor
 }
 
 // Apply returns the key as the stop leaves it, and reports whether that is a change. What an
-// operator paused, no account pauses anew or resumes. ErrKeyRevoked, ErrPausedByOperator.
+// operator paused, no account pauses anew or resumes. ErrKeyRevoked, ErrPausedByOperator, ErrManyPausedHosts.
 func (s KeyStop) Apply(k Key) (Key, bool, error) {
+	if s.Host != "" && s.Do != StopRevoke {
+		return s.applyHost(k)
+	}
 	operators := k.Paused != nil && k.Paused.By.Kind == ActorOperator && s.By.Kind == ActorAccount
 	switch {
 	case s.Do == StopRevoke && k.Revoked():
@@ -67,6 +79,36 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 	default:
 		return k, false, fmt.Errorf("key %s cannot be %q", k.ID, s.Do)
 	}
+	k.PolicyRevision++
+	return k, true, nil
+}
+
+// applyHost is Apply for a single host.
+func (s KeyStop) applyHost(k Key) (Key, bool, error) {
+	was, paused := k.PausedHosts[s.Host]
+	operators := paused && was.By.Kind == ActorOperator && s.By.Kind != ActorOperator
+	hosts := maps.Clone(k.PausedHosts) // the one of before may be in use
+	switch {
+	case k.Revoked():
+		return k, false, ErrKeyRevoked
+	case s.Do == StopResume && operators && s.By.Kind == ActorAccount:
+		return k, false, ErrPausedByOperator
+	case s.Do == StopResume && !paused, s.Do == StopPause && operators:
+		return k, false, nil
+	case s.Do == StopResume:
+		delete(hosts, s.Host)
+	case !paused && len(hosts) >= MaxPausedHosts:
+		return k, false, ErrManyPausedHosts
+	case hosts == nil:
+		hosts = map[string]Pause{}
+		fallthrough
+	default:
+		hosts[s.Host] = Pause{At: s.At, Reason: s.Reason, By: s.By}
+	}
+	if len(hosts) == 0 {
+		hosts = nil
+	}
+	k.PausedHosts = hosts
 	k.PolicyRevision++
 	return k, true, nil
 }

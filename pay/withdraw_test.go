@@ -315,7 +315,7 @@ func TestWithdrawalsKeepNoLimitsOfTheKey(t *testing.T) {
 	ctx := pay.WithActor(context.Background(), pay.Operator("ann"))
 	wallet := w.store.wallet()
 	must(w.books.PauseAll(ctx, "a key is lost"))
-	must(w.books.StopKey(ctx, w.key.ID, pay.StopRevoke, ""))
+	must(w.books.StopKey(ctx, w.key.ID, pay.KeyStop{Do: pay.StopRevoke}))
 	if err := w.books.DeleteWallet(ctx, w.key, wallet.ID); err != nil {
 		t.Fatal(err)
 	}

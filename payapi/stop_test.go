@@ -10,7 +10,7 @@ const byPolicy = "Payment refused by policy"
 
 func (w *world) stop(id string, do pay.Stop) {
 	w.t.Helper()
-	if _, err := w.books.StopKey(w.t.Context(), id, do, "too dear"); err != nil {
+	if _, err := w.books.StopKey(w.t.Context(), id, pay.KeyStop{Do: do, Reason: "too dear"}); err != nil {
 		w.t.Fatal(err)
 	}
 }

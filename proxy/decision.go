@@ -171,7 +171,7 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 	ended := func(err error) {
 		switch whole := err == io.EOF; { //nolint:errorlint // bodies return it bare
 		case whole && !lacksBody(req, d.status, body):
-			t.sellers.delivered(keyID, host)
+			t.sellers.forget(keyID, host)
 		case whole || conns.Asked(req.Context()).Err() == nil: // empty, or cut, and not because the client has left
 			attempt.Failed(&pay.Undelivered{Status: d.status})
 			failed()

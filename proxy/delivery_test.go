@@ -123,23 +123,60 @@ func TestDeliveredBefore(t *testing.T) {
 	}
 }
 
-// A host that takes the money and gives errors, whatever their status, or nothing, gets no new payments.
-func TestHostThatTakesMoneyIsHeldBack(t *testing.T) {
+// A host that takes the money and gives errors, whatever their status, or nothing, is paused for the key until a person
+// resumes it. Other hosts and keys go on. It is paused again at the first payment that brings nothing.
+func TestHostThatTakesMoneyIsPaused(t *testing.T) {
 	t.Parallel()
+	const most = 5
 	for name, code := range map[string]int{"errors of the request": 404, "empty answers": 200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, s := newWorld(t), proxytest.NewSeller(t)
+			w, s, honest := newWorld(t), proxytest.NewSeller(t), proxytest.NewSeller(t)
 			s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 				s.Receipt(rw, n)
 				rw.WriteHeader(code)
 			}
-			for i := range defaultMaxFailures + 1 {
-				a := w.get(s.URL + "/x?" + strings.Repeat("i", i))
-				if held := a.Header.Get(HeaderDeclined) == DeclinedSellerFailing; held != (i == defaultMaxFailures) {
-					t.Errorf("request %d: %d %q", i, a.StatusCode, a.Header.Get(HeaderDeclined))
+			host := strings.TrimPrefix(s.URL, "http://")
+			pause := func() (pay.Pause, bool) {
+				k, err := w.Store.Key(t.Context(), w.Key.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, is := k.PausedHosts[host]
+				return p, is
+			}
+			asked := 0
+			ask := func() proxytest.Answer {
+				asked++
+				return w.get(s.URL + "/x?" + strings.Repeat("i", asked))
+			}
+			for i := range most {
+				if a := ask(); a.Header.Get(HeaderDeclined) == pay.RuleHostPaused {
+					t.Fatalf("declined after %d", i)
+				}
+				w.newest()
+				if _, paused := pause(); paused && i < most-1 {
+					t.Fatalf("paused after %d", i+1)
 				}
 			}
+			proxytest.Eventually(t, "the pause", func() bool { _, paused := pause(); return paused })
+			if p, _ := pause(); p.By.Kind != pay.ActorPurser || p.Reason != "5 payments in a row brought nothing" {
+				t.Errorf("%+v", p)
+			}
+			ask().Declined(t, pay.RuleHostPaused, true)
+			w.get(honest.URL + "/x").Paid(t)
+			if n := len(w.Payments()); n != most+1 {
+				t.Fatalf("%d payments", n)
+			}
+
+			if _, err := w.Store.StopKey(t.Context(), w.Key.ID, pay.KeyStop{Do: pay.StopResume, Host: host}); err != nil {
+				t.Fatal(err)
+			}
+			if a := ask(); a.StatusCode == http.StatusPaymentRequired {
+				t.Fatalf("%d %s", a.StatusCode, a.Header.Get(HeaderDeclined))
+			}
+			proxytest.Eventually(t, "the pause again", func() bool { _, paused := pause(); return paused })
+			ask().Declined(t, pay.RuleHostPaused, true)
 		})
 	}
 }

@@ -89,6 +89,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		err = failing
 	}
 	if err != nil {
+		if refused, is := errors.AsType[*pay.PolicyError](err); is && refused.Rule == pay.RuleHostPaused {
+			t.sellers.forget(call.Key.ID, req.URL.Host) // a person decides from now on
+		}
 		giveBack()
 		return err
 	}
@@ -259,8 +262,8 @@ func (s *sellers) failed(keyID, host string) (opened bool) {
 	return b.Failed(s.now())
 }
 
-// delivered forgets the failures of a seller.
-func (s *sellers) delivered(keyID, host string) {
+// forget forgets the failures of a seller: it has delivered, or its host is paused.
+func (s *sellers) forget(keyID, host string) {
 	if b := s.of(keyID, host); b != nil {
 		b.Succeeded()
 		s.known.Remove(keyID, strings.ToLower(host))

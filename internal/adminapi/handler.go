@@ -135,7 +135,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/keys/{id}/policy":        {http.MethodPut: tell(h, (*Purser).replacePolicy), http.MethodPatch: tell(h, (*Purser).patchPolicy)},
 		"/purser/keys/{id}/wallets":       {http.MethodPost: tell(h, (*Purser).createWallet)},
 		"/purser/keys/{id}/pause":         {http.MethodPost: tell(h, (*Purser).pauseKey)},
-		"/purser/keys/{id}/resume":        {http.MethodPost: h.ask((*Purser).resumeKey)},
+		"/purser/keys/{id}/resume":        {http.MethodPost: tell(h, (*Purser).resumeKey)},
 		"/purser/keys/{id}/revoke":        {http.MethodPost: h.ask((*Purser).revokeKey)},
 		"/purser/keys/{id}/reissue":       {http.MethodPost: h.ask((*Purser).reissueKey)},
 		"/purser/approvals":               {http.MethodGet: h.ask((*Purser).approvals)},

@@ -28,7 +28,9 @@ type Key struct {
 	// Paused is there while the key makes no new payment, Revoked once it resolves nowhere.
 	Paused  *Pause    `json:"paused,omitempty"`
 	Revoked time.Time `json:"revoked_at,omitzero"`
-	Today   *Today    `json:"today,omitempty"` // where it was asked for, and with a single key
+	// PausedHosts lists the hosts that the key pays nothing until they are resumed.
+	PausedHosts map[string]*Pause `json:"paused_hosts,omitempty"`
+	Today       *Today            `json:"today,omitempty"` // where it was asked for, and with a single key
 }
 
 // Keys is a page of keys, oldest first.
@@ -44,6 +46,12 @@ func shownKey(p *pay.Payer, k pay.Key) Key {
 	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[policy.Door]policy.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
+	}
+	for host, pause := range k.PausedHosts {
+		if shown.PausedHosts == nil {
+			shown.PausedHosts = map[string]*Pause{}
+		}
+		shown.PausedHosts[host] = shownPause(&pause)
 	}
 	for _, d := range Doors {
 		shown.InForce[d] = p.PolicyOf(k, d)

@@ -37,22 +37,32 @@ type NewPause struct {
 	Reason string `json:"reason"`
 }
 
+// NewStop is the body of a request to pause or resume a key, or one host for it.
+type NewStop struct {
+	Host   string `json:"host,omitempty"`   // "": the whole key
+	Reason string `json:"reason,omitempty"` // of a pause
+}
+
 // stopKey serves POST /purser/keys/{id}/pause, …/resume and …/revoke.
-func (p *Purser) stopKey(r *http.Request, do pay.Stop, reason string) (any, error) {
+func (p *Purser) stopKey(r *http.Request, do pay.Stop, want NewStop) (any, error) {
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err == nil {
-		k, err = p.Books.StopKey(r.Context(), k.ID, do, reason)
+		k, err = p.Books.StopKey(r.Context(), k.ID, pay.KeyStop{Do: do, Host: want.Host, Reason: want.Reason})
 	}
 	return shownKey(p.Payer, k), err
 }
 
-func (p *Purser) pauseKey(r *http.Request, want NewPause) (any, error) {
-	return p.stopKey(r, pay.StopPause, want.Reason)
+func (p *Purser) pauseKey(r *http.Request, want NewStop) (any, error) {
+	return p.stopKey(r, pay.StopPause, want)
 }
 
-func (p *Purser) resumeKey(r *http.Request) (any, error) { return p.stopKey(r, pay.StopResume, "") }
+func (p *Purser) resumeKey(r *http.Request, want NewStop) (any, error) {
+	return p.stopKey(r, pay.StopResume, NewStop{Host: want.Host})
+}
 
-func (p *Purser) revokeKey(r *http.Request) (any, error) { return p.stopKey(r, pay.StopRevoke, "") }
+func (p *Purser) revokeKey(r *http.Request) (any, error) {
+	return p.stopKey(r, pay.StopRevoke, NewStop{})
+}
 
 func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {
 	pause, err := p.Books.PauseAll(r.Context(), want.Reason)

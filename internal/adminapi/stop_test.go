@@ -55,6 +55,25 @@ func TestPauseAndResumeEverything(t *testing.T) {
 	}
 }
 
+func TestKeysPauseAHost(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("research")
+	w.run("keys pause "+k.ID+" --host API.example.com. --reason thieves", "host api.example.com", "paused since", "thieves", "pays")
+	if got := w.rule(k, 6, shop); got != pay.RuleHostPaused {
+		t.Errorf("the paused host: %q", got)
+	}
+	w.buys(k, 7, "https://other.example.com/report")
+	w.run("limits "+k.ID, "host api.example.com", "thieves")
+	w.fails(map[string]string{"keys resume " + k.ID + " --host :80": "host"})
+	if got := ran[adminapi.Key](w, "keys resume "+k.ID+" --host api.example.com"); got.Paused != nil || got.PausedHosts != nil {
+		t.Errorf("%+v", got)
+	}
+	w.buys(k, 8, shop)
+	if list := ran[adminapi.Audit](w, "audit").Audit; list[0].Action != "key.resume" || list[1].Action != "key.pause" || !strings.Contains(string(list[1].New), "thieves") {
+		t.Errorf("%+v", list)
+	}
+}
+
 func TestKeysPauseResumeRevoke(t *testing.T) {
 	w := newWorld(t)
 	made, other := ran[adminapi.CreatedKey](w, "keys create --label research"), ran[adminapi.CreatedKey](w,

@@ -5,18 +5,28 @@ import (
 	"fmt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
-// StopKey pauses, resumes or revokes a key. A paused key still gets answers of earlier payments.
-// *InputError, ErrKeyNotFound, ErrKeyRevoked, ErrPausedByOperator.
-func (b *Books) StopKey(ctx context.Context, keyID string, do pay.Stop, reason string) (pay.Key, error) {
-	if err := pay.CheckReason(reason, false); err != nil {
+// StopKey pauses, resumes or revokes a key, or pauses or resumes one host for it. A paused key still gets answers of
+// earlier payments. The time, and the actor of the context, are filled in. *InputError, ErrKeyNotFound, ErrKeyRevoked,
+// ErrPausedByOperator, ErrManyPausedHosts.
+func (b *Books) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key, error) {
+	if err := pay.CheckReason(s.Reason, false); err != nil {
 		return pay.Key{}, err
 	}
-	by, _ := pay.ActorOf(ctx)
-	k, err := b.store.StopKey(ctx, keyID, pay.KeyStop{Do: do, At: b.now().UTC(), Reason: reason, By: by})
+	if s.Host != "" {
+		site := policy.SiteOf("https://" + s.Host).String()
+		if site == "" || len(site) > policy.MaxHost+len(":65535") {
+			return pay.Key{}, &pay.InputError{Field: "host", Reason: "a host such as api.example.com, with its port if that is not the scheme's own"}
+		}
+		s.Host = site
+	}
+	s.At = b.now().UTC()
+	s.By, _ = pay.ActorOf(ctx)
+	k, err := b.store.StopKey(ctx, keyID, s)
 	if err == nil {
-		b.log.Warn("API key: "+string(do), "key", k.ID, "by", by.String(), "reason", reason)
+		b.log.Warn("API key: "+string(s.Do), "key", k.ID, "host", s.Host, "by", s.By.String(), "reason", s.Reason)
 	}
 	return k, err
 }

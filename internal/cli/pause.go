@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +34,12 @@ const keysPauseHelp = `
 Stops new payments of a key at every door, until 'purser keys resume'. Repeats of its payments
 that have left are still served, and everything of it can be read.
 
+With --host it is about one host: the key goes on paying others. purser does that by itself
+after PURSER_PAUSE_HOST_AFTER payments in a row that the host took and delivered nothing for.
+
     $ purser keys pause research --reason 'pays too much'
-    $ purser keys resume research`
+    $ purser keys resume research
+    $ purser keys resume research --host api.example.com`
 
 const keysRevokeHelp = `
 Revokes a key for ever: it resolves nowhere any more. Payments that it has made are still
@@ -60,7 +66,9 @@ func (env *Env) resumeCommand(c *cobra.Command) {
 	a.runs(func([]string) error { return tell(a, http.MethodPost, "/purser/resume", nil, writePause) })
 }
 
-func (a *asking) reasonFlag() *string { return a.Flags().String("reason", "", "why; callers are told") }
+const reasonUsage = "why; callers are told"
+
+func (a *asking) reasonFlag() *string { return a.Flags().String("reason", "", reasonUsage) }
 
 func writePause(t *table, now adminapi.PauseState) {
 	t.row("everything", stateText(now.Paused, time.Time{}))
@@ -83,6 +91,13 @@ func stateText(p *adminapi.Pause, revoked time.Time) string {
 	return text
 }
 
+// pausedHosts writes the hosts that a key pays nothing.
+func pausedHosts(t *table, k adminapi.Key) {
+	for _, host := range slices.Sorted(maps.Keys(k.PausedHosts)) {
+		t.row("host "+host, stateText(k.PausedHosts[host], time.Time{}))
+	}
+}
+
 func keyState(k adminapi.Key) string {
 	state, _, _ := strings.Cut(stateText(k.Paused, k.Revoked), " ")
 	return state
@@ -102,12 +117,14 @@ func stopKeyCommands(keys *asking) {
 		a := keys.sub(string(stop.do)+" KEY", stop.short, stop.long, cobra.ExactArgs(1))
 		a.jsonFlag(printsJSON)
 		a.ValidArgsFunction = a.env.keyIDs()
-		var reason *string
+		var body adminapi.NewStop
 		var yes *bool
 		switch stop.do {
 		case pay.StopPause:
-			reason = a.reasonFlag()
+			a.Flags().StringVar(&body.Reason, "reason", "", reasonUsage)
+			a.Flags().StringVar(&body.Host, "host", "", "the host that the key pays nothing more, such as api.example.com")
 		case pay.StopResume:
+			a.Flags().StringVar(&body.Host, "host", "", "the host that the key pays again")
 		case pay.StopRevoke:
 			yes = a.yesFlag()
 		}
@@ -116,12 +133,7 @@ func stopKeyCommands(keys *asking) {
 				return err
 			}
 			path := keyPath(args[0])
-			var body any
-			switch stop.do {
-			case pay.StopPause:
-				body = adminapi.NewPause{Reason: *reason}
-			case pay.StopResume:
-			case pay.StopRevoke:
+			if stop.do == pay.StopRevoke {
 				var k adminapi.Key
 				if err := a.client.call(a.Context(), http.MethodGet, path, nil, &k); err != nil {
 					return err
@@ -138,6 +150,7 @@ func stopKeyCommands(keys *asking) {
 				t.row("key", k.ID)
 				t.row("label", orDash(k.Label))
 				t.row("state", stateText(k.Paused, k.Revoked))
+				pausedHosts(t, k)
 			})
 		})
 	}

@@ -121,6 +121,7 @@ func writeKey(t *table, k adminapi.Key) {
 	if k.Paused != nil || !k.Revoked.IsZero() {
 		t.row("state", stateText(k.Paused, k.Revoked))
 	}
+	pausedHosts(t, k)
 	if k.Today != nil {
 		t.row("spent today", spentToday(k.Today))
 	}

@@ -252,6 +252,11 @@ func All() []Reason {
 			Developer: "wait until the operator resumes payments",
 			Operator:  "`purser status`, `purser keys` and `purser audit` say who paused; then `purser resume` or `purser keys resume KEY`",
 		},
+		{
+			Word: "host-paused", Group: Policy, Why: "this host is paused for the key: a person did it, or purser, after several payments in a row that brought nothing (`PURSER_PAUSE_HOST_AFTER`)",
+			Developer: "use another seller, or wait until the operator lets the key pay this one again",
+			Operator:  "`purser payments --undelivered` and `purser payments dispute ID` show what was paid for nothing; `purser keys resume KEY --host HOST` lets the key pay the host again",
+		},
 
 		{
 			Word: "no-wallet", Group: Unsent, Codes: codes{pay.CodeNoWallet},

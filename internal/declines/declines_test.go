@@ -132,7 +132,7 @@ func TestEveryReason(t *testing.T) {
 	}
 }
 
-// rules finds the rules of policies: the first argument of what refuses, the field Rule, RulePaused.
+// rules finds the rules of policies: the first argument of what refuses, the field Rule, the rules of pauses.
 func rules(n ast.Node, into map[string]bool) {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -148,7 +148,7 @@ func rules(n ast.Node, into map[string]bool) {
 			literal(n.Value, into)
 		}
 	case *ast.ValueSpec:
-		if n.Names[0].Name == "RulePaused" {
+		if name := n.Names[0].Name; name == "RulePaused" || name == "RuleHostPaused" {
 			literal(n.Values[0], into)
 		}
 	}

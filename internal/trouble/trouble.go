@@ -6,6 +6,7 @@ package trouble
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -73,6 +74,8 @@ type Sight struct {
 	// Unresolved, Disputed and Held count payments: those without evidence, those that the chain contradicts, and those that
 	// wait for a person.
 	Unresolved, Disputed, Held int
+	// PausedHosts names hosts that are paused for a key, with the keys.
+	PausedHosts []string
 	// Notices lists destinations that do not take notices, with their answers.
 	Notices []string
 }
@@ -157,6 +160,19 @@ func (s Sight) clock(add func(Trouble)) {
 		t.Effect, t.Means, t.Page = Stops, "Nothing new is signed, because it could be dead or live too long.", "operating.md#purserclockstopped"
 	}
 	add(t)
+}
+
+// pausedHosts names the hosts that are paused for keys.
+func pausedHosts(keys []pay.Key) (list []string) {
+	for _, k := range keys {
+		if k.Revoked() {
+			continue
+		}
+		for _, host := range slices.Sorted(maps.Keys(k.PausedHosts)) {
+			list = append(list, host+" for "+k.Name()+": "+k.PausedHosts[host].Reason)
+		}
+	}
+	return list
 }
 
 // ClockText is "ok", or how our clock differs from others.
@@ -269,6 +285,12 @@ func (s Sight) payments(add func(Trouble)) {
 		add(Trouble{
 			Code: "unresolved", Effect: Look, Says: some(s.Unresolved, "are unresolved: there is no evidence of what became of the money"), Means: "It stays reserved in the budgets.",
 			Do: "Look them up: purser payments --state unresolved.", Page: "operating.md#purserpaymentsunresolved", Path: "/dashboard/payments?state=unresolved", Private: true,
+		})
+	}
+	if n := len(s.PausedHosts); n > 0 {
+		add(Trouble{
+			Code: "hosts-paused", Effect: Look, Says: "A host is paused for a key: " + s.PausedHosts[0] + more(n-1, "other"), Means: "Requests of the key to this host that cost money are refused with host-paused.",
+			Do: "To pay it again: purser keys resume KEY --host HOST.", Page: "operating.md#a-seller-took-the-money-and-gave-nothing", Path: "/dashboard/keys", Private: true,
 		})
 	}
 	if s.Held > 0 {

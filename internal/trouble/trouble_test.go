@@ -56,6 +56,7 @@ func TestFind(t *testing.T) {
 			s.Low = []trouble.Wallet{{Name: "c", Balance: money.New(10_000)}}
 		}, "wallet-empty soon, wallet-low soon", "that of key a, 0x1 on Base and 1 other wallet", 2},
 		{"payments", func(s *trouble.Sight) { s.Disputed, s.Unresolved, s.Held = 1, 2, 3 }, "disputed look, unresolved look, approvals look", "1 payment is disputed", 0},
+		{"hosts", func(s *trouble.Sight) { s.PausedHosts = []string{"api.example.com for a: 5 payments", "b"} }, "hosts-paused look", "api.example.com for a: 5 payments and 1 other", 0},
 		{"notices", func(s *trouble.Sight) { s.Notices = []string{"chat: 404", "mail: x"} }, "notices look", "chat: 404 and 1 other destination", 0},
 		{"the worst first", func(s *trouble.Sight) { s.Held, s.Health.RPC, s.Health.Signer = 1, down, down }, "signer stops, rpc soon, approvals look", "", 1},
 	} {

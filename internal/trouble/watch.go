@@ -35,6 +35,8 @@ type Source struct {
 		Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Approval, error)
 		AddNotices(ctx context.Context, list []pay.Notice) error
 	}
+	// Keys lists keys, of which the first ones are looked at. Nil: none are.
+	Keys func(ctx context.Context, after string, limit int) ([]pay.Key, error)
 	// Facilitator may have a method Failing, which says why it gets no new payments.
 	Facilitator any
 	// Disk returns the bytes that are free where the database is, and the least that payments need; nil if they are not known.
@@ -133,6 +135,10 @@ func (w *Watch) see(ctx context.Context) Sight {
 	s.Unresolved, _ = w.Store.CountOpen(ctx, "unresolved")
 	held, _ := w.Store.Approvals(ctx, pay.ApprovalQuery{State: pay.ApprovalPending, Limit: counted, Now: w.Clock()})
 	s.Held = len(held)
+	if w.Keys != nil {
+		keys, _ := w.Keys(ctx, "", maxKeys)
+		s.PausedHosts = pausedHosts(keys)
+	}
 	if w.Notices != nil {
 		s.Notices = w.Notices(ctx)
 	}
@@ -200,7 +206,7 @@ func (w *Watch) Once(ctx context.Context) {
 }
 
 // toldElsewhere has the codes of troubles of which people are told by notices of other kinds.
-var toldElsewhere = []string{"paused", "wallet-low"}
+var toldElsewhere = []string{"paused", "hosts-paused", "wallet-low"}
 
 // tell tells people of troubles that last, and of those that are over.
 func (w *Watch) tell(ctx context.Context, list []Trouble) error {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,47 @@ var stopTests = map[string]func(*fixture){
 		f.refusedBy(judgedBy(want(k, noon), paused), pay.RulePaused)
 		resumed := must(f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator)))
 		f.begin(judgedBy(want(k, noon), resumed), pay.Created)
+	},
+	"a host of a key": func(f *fixture) {
+		const host = "api.example.com"
+		k := f.key()
+		of := func(do pay.Stop, by pay.Actor) pay.KeyStop {
+			s := stop(do, by)
+			s.Host = host
+			return s
+		}
+		same := func(got pay.Key, revision uint64, want map[string]pay.Pause) {
+			f.Helper()
+			f.same("given", []any{got.PausedHosts, got.PolicyRevision, got.Paused}, []any{want, revision, (*pay.Pause)(nil)})
+			f.same("stored", must(f.Key(f.ctx, k.ID)), got)
+		}
+		itself := of(pay.StopPause, pay.Actor{Kind: pay.ActorPurser})
+		paused := must(f.StopKey(f.ctx, k.ID, itself))
+		same(paused, 1, map[string]pay.Pause{host: {At: noon, Reason: "why", By: itself.By}})
+		_, err := f.Begin(f.ctx, judgedBy(want(k, noon), k))
+		f.fails(err, pay.ErrPolicyChanged)
+		refused := judgedBy(want(k, noon), paused)
+		refused.HostPaused = &pay.Pause{At: noon, Reason: "why"}
+		f.refusedBy(refused, pay.RuleHostPaused)
+		f.begin(judgedBy(want(k, noon), paused), pay.Created) // another host
+
+		f.reopen(Opener.Kill)
+		same(must(f.StopKey(f.ctx, k.ID, of(pay.StopPause, operator))), 2, map[string]pay.Pause{host: {At: noon, Reason: "why", By: operator}})
+		same(must(f.StopKey(f.ctx, k.ID, itself)), 2, map[string]pay.Pause{host: {At: noon, Reason: "why", By: operator}})
+		_, err = f.StopKey(f.ctx, k.ID, of(pay.StopResume, account))
+		f.fails(err, pay.ErrPausedByOperator)
+		same(must(f.StopKey(f.ctx, k.ID, of(pay.StopResume, operator))), 3, nil)
+		same(must(f.StopKey(f.ctx, k.ID, of(pay.StopResume, operator))), 3, nil)
+		for i := range pay.MaxPausedHosts {
+			s := of(pay.StopPause, account)
+			s.Host = fmt.Sprint("host-", i)
+			must(f.StopKey(f.ctx, k.ID, s))
+		}
+		_, err = f.StopKey(f.ctx, k.ID, itself)
+		f.fails(err, pay.ErrManyPausedHosts)
+		must(f.StopKey(f.ctx, k.ID, stop(pay.StopRevoke, operator)))
+		_, err = f.StopKey(f.ctx, k.ID, itself)
+		f.fails(err, pay.ErrKeyRevoked)
 	},
 	"everything": func(f *fixture) {
 		k := f.key()

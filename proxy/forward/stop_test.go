@@ -13,7 +13,7 @@ import (
 
 func (w *world) stop(do pay.Stop) {
 	w.T.Helper()
-	if _, err := w.Books.StopKey(context.Background(), w.Key.ID, do, ""); err != nil {
+	if _, err := w.Books.StopKey(context.Background(), w.Key.ID, pay.KeyStop{Do: do}); err != nil {
 		w.T.Fatal(err)
 	}
 }
