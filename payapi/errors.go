@@ -28,7 +28,7 @@ type problem struct {
 	Payment     *paymentState   `json:"payment,omitempty"`
 	Approval    *approvalView   `json:"approval,omitempty"`
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
-	// Do says what to do about a 402.
+	// Do says what to do about a reason that keeps purser from paying.
 	Do *declines.Advice `json:"do,omitempty"`
 }
 
@@ -103,7 +103,7 @@ func (a *API) refuse(r *http.Request, err error) reply {
 	case status == http.StatusServiceUnavailable:
 		a.log.Warn("request not served", "method", r.Method, "route", r.Pattern, "error", err)
 	}
-	if status == http.StatusPaymentRequired {
+	if status != http.StatusInternalServerError {
 		body.Do = declines.Do(cmp.Or(body.Rule, declinedWord(err)))
 	}
 	rep := reply{status: status, body: body}

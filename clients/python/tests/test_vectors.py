@@ -134,6 +134,7 @@ def test_answers(make: Make, case: dict[str, Any]) -> None:
         }.items():
             if name in expect:
                 assert getattr(error, attribute) == expect[name]
+        assert error.do == (tuple(expect["do"].values()) if "do" in expect else None)
         assert not seller.payments
         assert status(error.response) == 402
         assert error.url == "https://api.example.com/paid"

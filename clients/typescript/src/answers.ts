@@ -1,6 +1,7 @@
 // The meaning of purser's answers (BEHAVIOUR.md §3).
 import { isObject, paymentHeaders, text } from "./challenge.js";
 import {
+  type Advice,
   DeclinedError,
   type ErrorCode,
   type ErrorFacts,
@@ -68,6 +69,12 @@ export function paymentOf(a: Answer): { id: string | undefined; state: string | 
   return { id: text(payment["id"]) || undefined, state: text(payment["state"]) || undefined };
 }
 
+function adviceIn(given: unknown): Advice | undefined {
+  if (!isObject(given)) return undefined;
+  const { developer, operator } = given;
+  return typeof developer === "string" && typeof operator === "string" ? { developer, operator } : undefined;
+}
+
 /** Makes the error of an answer that is not a success. */
 export function refusal(a: Answer): PurserError {
   const error = errorOf(a);
@@ -78,6 +85,7 @@ export function refusal(a: Answer): PurserError {
   const facts: ErrorFacts = {
     status: a.status,
     detail,
+    do: adviceIn(a.body["do"]),
     retryAfter: retryAfter(a.retryAfter),
     paymentId: paymentOf(a).id,
   };

@@ -21,6 +21,14 @@ export type ErrorCode =
 /** The cap that refused a payment. */
 export type RefusalRule = "unasked" | "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
 
+/** What to do about an error, in a sentence each. */
+export interface Advice {
+  /** For the developer of the agent. */
+  developer: string;
+  /** For the operator of purser. */
+  operator: string;
+}
+
 /** The facts that are known when an error is made. The others are absent or undefined. */
 export interface ErrorFacts {
   /** purser's id of the payment. */
@@ -33,6 +41,8 @@ export interface ErrorFacts {
   status?: number | undefined;
   /** The explanation in purser's answer. */
   detail?: string | undefined;
+  /** The advice in purser's answer. */
+  do?: Advice | undefined;
   /** The time until purser may answer otherwise, in milliseconds. */
   retryAfter?: number | undefined;
   /** The signed amount, in the smallest unit, or else the offers' if they agree. */
@@ -48,7 +58,7 @@ export interface ErrorFacts {
 
 const brand = Symbol.for("purserpay/error");
 
-const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "retryAfter", "amount", "host", "response"] as const;
+const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "do", "retryAfter", "amount", "host", "response"] as const;
 
 /** The class that all errors of this package derive from. */
 export class PurserError extends Error {
@@ -60,6 +70,7 @@ export class PurserError extends Error {
   declare readonly url: string | undefined;
   declare readonly status: number | undefined;
   declare readonly detail: string | undefined;
+  declare readonly do: Advice | undefined;
   declare readonly retryAfter: number | undefined;
   declare readonly amount: string | undefined;
   declare readonly host: string | undefined;

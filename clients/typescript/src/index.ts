@@ -20,6 +20,7 @@ export type {
 export type { Offer } from "./challenge.js";
 export { type Client, type ClientOptions, type ClientRequest, createClient } from "./client.js";
 export {
+  type Advice,
   type AnyPurserError,
   DeclinedError,
   DryRunError,

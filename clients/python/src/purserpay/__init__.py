@@ -8,6 +8,7 @@ from ._amounts import usdc
 from ._api import AsyncPurser, Purser
 from ._context import idempotency_key, terms
 from ._errors import (
+    Advice,
     DeclinedError,
     DryRunError,
     IdempotencyConflictError,
@@ -46,6 +47,7 @@ from ._version import __version__
 from ._wire import Offer
 
 __all__ = [
+    "Advice",
     "ApiKey",
     "AsyncPurser",
     "BeforePayment",

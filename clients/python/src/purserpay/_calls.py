@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from . import _models as models
 from ._amounts import usdc_text
 from ._errors import (
+    Advice,
     DeclinedError,
     IdempotencyConflictError,
     InvalidChallengeError,
@@ -122,6 +123,7 @@ def refusal(answer: Answer) -> PurserError:
     more: dict[str, Any] = {
         "status": answer.status,
         "detail": _text(data, "detail"),
+        "do": _advice(data.get("do")),
         "payment_id": _text(payment, "id"),
         "retry_after": retry_after(answer.headers),
     }
@@ -175,6 +177,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _text(data: Mapping[str, Any], name: str) -> str | None:
     value = data.get(name)
     return value if isinstance(value, str) and value else None
+
+
+def _advice(given: object) -> Advice | None:
+    if not isinstance(given, dict):
+        return None
+    developer, operator = _text(given, "developer"), _text(given, "operator")
+    return Advice(developer, operator) if developer and operator else None
 
 
 # The endpoints of BEHAVIOUR.md §9.

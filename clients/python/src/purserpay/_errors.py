@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar, overload
 from urllib.parse import urlsplit
 
 from ._amounts import usdc_text
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._models import Quote
 
 __all__ = [
+    "Advice",
     "DeclinedError",
     "DryRunError",
     "IdempotencyConflictError",
@@ -67,6 +68,15 @@ Code = Literal[
 CallerRule = Literal["unasked", "plain-http", "host", "amount", "callback", "signed-terms", "budget"]
 
 
+class Advice(NamedTuple):
+    """What to do about an error, in a sentence each."""
+
+    developer: str
+    """For the developer of the agent."""
+    operator: str
+    """For the operator of purser."""
+
+
 class About(TypedDict, total=False):
     """What every error can say of its payment."""
 
@@ -75,6 +85,7 @@ class About(TypedDict, total=False):
     url: str | None
     status: int | None
     detail: str | None
+    do: Advice | None
     response: Any
     retry_after: float | None
     amount: str | None
@@ -83,10 +94,10 @@ class About(TypedDict, total=False):
 class PurserError(Exception):
     """What all errors of this package derive from.
 
-    ``status`` and ``detail`` come from purser's answer. ``retry_after`` holds the seconds after which purser may answer
-    otherwise. ``url`` has no query. ``response`` holds the seller's answer, read and closed, as the HTTP library's own
-    object. ``amount`` counts the smallest unit: it was signed for, or else all offers ask for it. Each is ``None``
-    where it is not known.
+    ``status``, ``detail`` and ``do`` (what to do about it) come from purser's answer. ``retry_after`` holds the seconds
+    after which purser may answer otherwise. ``url`` has no query. ``response`` holds the seller's answer, read and
+    closed, as the HTTP library's own object. ``amount`` counts the smallest unit: it was signed for, or else all offers
+    ask for it. Each is ``None`` where it is not known.
 
     ``money_may_have_moved`` is false only if nothing left the wallet for this request, nor for an earlier one that it
     repeats. An error that is pickled leaves ``response`` and what ``resume`` needs behind in its process.
@@ -103,6 +114,7 @@ class PurserError(Exception):
         url: str | None = None,
         status: int | None = None,
         detail: str | None = None,
+        do: Advice | None = None,
         response: Any = None,
         retry_after: float | None = None,
         amount: str | None = None,
@@ -116,6 +128,7 @@ class PurserError(Exception):
         self.url = url
         self.status = status
         self.detail = detail
+        self.do = do
         self.response = response
 
     @property
