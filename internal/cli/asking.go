@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/url"
@@ -26,7 +27,8 @@ type asking struct {
 	client    *adminClient
 	ask       url.Values // of a list; --key is in it
 	key       string
-	json, csv bool
+	json      jsonForm
+	csv       bool
 	days      daySpan
 	most      int // rows of a list; 0: all
 	checks    []func() error
@@ -79,13 +81,13 @@ func (env *Env) adminOf(c *cobra.Command) (*adminClient, error) {
 	return env.newAdminClient(address)
 }
 
-func (a *asking) jsonFlag(usage string) { a.Flags().BoolVar(&a.json, "json", false, usage) }
+func (a *asking) jsonFlag(usage string) { a.json.flag(a.Command, usage) }
 
 // csvFlag is for a command with --json.
 func (a *asking) csvFlag() {
 	a.Flags().BoolVar(&a.csv, "csv", false, "print CSV, with amounts in USDC")
 	a.checks = append(a.checks, func() error {
-		if a.json && a.csv {
+		if a.json.on && a.csv {
 			return errors.New("--json or --csv, not both")
 		}
 		return nil
@@ -143,15 +145,21 @@ func tell[T any](a *asking, method, path string, body any, print func(*table, T)
 }
 
 // show prints a value: as JSON, or as print writes it.
-func show[T any](w io.Writer, asJSON bool, v T, print func(*table, T)) error {
-	if asJSON {
+func show[T any](w io.Writer, form jsonForm, v T, print func(*table, T)) error {
+	if form.on {
+		object, err := plainjson.Marshal(v)
+		if err == nil {
+			object, err = of[T](form, object)
+		}
 		var text bytes.Buffer
-		e := plainjson.Encoder(&text)
-		e.SetIndent("", "  ")
-		if err := e.Encode(v); err != nil {
+		if err == nil {
+			err = json.Indent(&text, object, "", "  ")
+		}
+		if err != nil {
 			return err
 		}
-		_, err := w.Write(plainJSON(text.Bytes()))
+		text.WriteByte('\n')
+		_, err = w.Write(plainJSON(text.Bytes()))
 		return err
 	}
 	t := newTable(w)

@@ -56,6 +56,6 @@ func disputeCommand(payments *asking) {
 		if err != nil {
 			return err
 		}
-		return done(show(to, true, d, nil))
+		return done(show(to, jsonForm{on: true}, d, nil))
 	})
 }

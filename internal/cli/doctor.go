@@ -75,7 +75,7 @@ func (env *Env) doctorCommand(c *cobra.Command) {
 			report.Findings[i].Says, report.Findings[i].Do = typed(c.OutOrStdout(), f.Says), typed(c.OutOrStdout(), f.Do)
 		}
 		if *asJSON {
-			err = show(c.OutOrStdout(), true, map[string]any{"installation": report}, nil)
+			err = show(c.OutOrStdout(), jsonForm{on: true}, map[string]any{"installation": report}, nil)
 		} else if err = report.Write(c.OutOrStdout()); err == nil {
 			_, err = fmt.Fprintf(c.OutOrStdout(), "\nTo attack a scratch copy of it: %s\n", attackCommand(env.configFile(c)))
 		}

@@ -50,7 +50,7 @@ func exportWalletCommand(wallets *asking) {
 		if err := checkID("WALLET", args[0]); err != nil {
 			return err
 		}
-		if a.json && *out == "" {
+		if a.json.on && *out == "" {
 			return errors.New("--json: the keystore itself is the JSON on standard output; --json takes --out")
 		}
 		to, done, err := a.newFile("--out", *out)

@@ -45,7 +45,7 @@ func listKeys(a *asking) {
 	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
 	a.runs(func([]string) error {
-		if a.json {
+		if a.json.on {
 			a.ask.Set("today", "true")
 		}
 		return listing[adminapi.Key]{

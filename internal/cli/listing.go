@@ -47,7 +47,7 @@ func (l listing[T]) print(a *asking) error {
 	var out rowWriter
 	cells := func(_ json.RawMessage, v T) []string { return l.cells(v) }
 	switch {
-	case a.json:
+	case a.json.on:
 		out = &jsonRows{bufio.NewWriter(a.OutOrStdout()), fmt.Sprintf("{\n %q: [", l.name)}
 		cells = func(text json.RawMessage, _ T) []string { return []string{string(text)} }
 	case a.csv:
@@ -93,6 +93,9 @@ func (l listing[T]) print(a *asking) error {
 			count++
 			if l.each != nil {
 				l.each(v)
+			}
+			if text, err = of[T](a.json, text); err != nil {
+				return err
 			}
 			out.row(cells(text, v)...)
 			if count == a.most {

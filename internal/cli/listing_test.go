@@ -47,7 +47,7 @@ func TestListingPages(t *testing.T) {
 	} {
 		var b strings.Builder
 		c.SetOut(&b)
-		a := &asking{Command: c, env: testEnv(), client: client, ask: url.Values{}, json: form == "json", csv: form == "csv"}
+		a := &asking{Command: c, env: testEnv(), client: client, ask: url.Values{}, json: jsonForm{on: form == "json"}, csv: form == "csv"}
 		if err := l.print(a); err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func (env *Env) Wrap(c *cobra.Command) {
 		env.wrap(c, func(c *cobra.Command, _ []string) error { return env.stopServer(c) })
 	case "version":
 		c.Short, c.Long = "Prints the versions of purser and of the Caddy in it", "Prints the versions of purser and of the Caddy in it."
-		asJSON := c.Flags().Bool("json", false, printsJSON)
+		asJSON := newJSONFlag(c, printsJSON)
 		c.RunE = func(c *cobra.Command, _ []string) error {
 			var v versions
 			v.Purser, v.Caddy = env.Caddy.Version()

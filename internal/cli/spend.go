@@ -80,7 +80,7 @@ func (env *Env) spendCommand(c *cobra.Command) {
 				return map[string]any{"count": count, "total": sum.String(), "undelivered": nothings{undelivered, nothing.String()}}
 			},
 		}.print(a)
-		if err != nil || a.json || a.csv {
+		if err != nil || a.json.on || a.csv {
 			return err
 		}
 		events := "1 event"

@@ -118,8 +118,8 @@ func spendBy(a *asking, by string) error {
 }
 
 func (out grouped) print(a *asking) error {
-	if a.json {
-		return show(a.OutOrStdout(), true, out, nil)
+	if a.json.on {
+		return show(a.OutOrStdout(), a.json, out, nil)
 	}
 	var rows rowWriter
 	if a.csv {

@@ -52,7 +52,7 @@ func (env *Env) statementCommand(c *cobra.Command) {
 	oneOf(c, "format", "text", "json", formatCSV)
 	a.jsonFlag(printsAmounts)
 	a.runs(func(args []string) error {
-		if a.json && c.Flags().Changed("format") && *format != "json" {
+		if a.json.on && c.Flags().Changed("format") && *format != "json" {
 			return errors.New("--json or --format, not both")
 		}
 		month := env.Now().UTC().AddDate(0, 0, 1-env.Now().UTC().Day()).AddDate(0, -1, 0).Format("2006-01")
@@ -75,8 +75,8 @@ func (env *Env) statementCommand(c *cobra.Command) {
 			return err
 		}
 		switch {
-		case a.json || *format == "json":
-			err = show(c.OutOrStdout(), true, s, nil)
+		case a.json.on || *format == "json":
+			err = show(c.OutOrStdout(), jsonForm{true, a.json.fields}, s, nil)
 		case *format == formatCSV:
 			err = statementCSV(c.OutOrStdout(), s)
 		default:

@@ -49,7 +49,7 @@ func (env *Env) checkCommand(c *cobra.Command) {
 	adminFlag(c)
 	dir := env.dataDirFlag(c)
 	database := c.Flags().Bool("database", false, "check the PostgreSQL of "+databaseURLVariable+", without a running purser")
-	asJSON := c.Flags().Bool("json", false, printsJSON)
+	asJSON := newJSONFlag(c, printsJSON)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
 		path, err := env.databasePath(*dir, args)

@@ -144,12 +144,12 @@ func (a *asking) tailPage(ctx context.Context, at *adminapi.Tail) (*adminapi.Tai
 // tailLines prints events. Columns get as wide as an event has needed them.
 type tailLines struct {
 	w      io.Writer
-	json   bool
+	json   jsonForm
 	widths [6]int // as most events need them, or wider
 }
 
 func (l *tailLines) begin() error {
-	if l.json {
+	if l.json.on {
 		return nil
 	}
 	return l.line("TIME", "STATE", "USDC", "KEY", "HOST", "TASK", "PAYMENT OR REASON")
@@ -170,7 +170,7 @@ func (l *tailLines) line(values ...string) error {
 }
 
 func (l *tailLines) print(events []adminapi.TailEvent) error {
-	if !l.json {
+	if !l.json.on {
 		for _, e := range events {
 			if err := l.line(tailCells(e)...); err != nil {
 				return err
@@ -181,6 +181,9 @@ func (l *tailLines) print(events []adminapi.TailEvent) error {
 	w := bufio.NewWriter(l.w)
 	for _, e := range events {
 		text, err := plainjson.Marshal(e)
+		if err == nil {
+			text, err = of[adminapi.TailEvent](l.json, text)
+		}
 		if err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func authorizationsCommand(wallets *asking) {
 		if err := a.client.call(a.Context(), http.MethodGet, walletPath(args[0])+"/authorizations", nil, &list); err != nil {
 			return err
 		}
-		if err := show(a.OutOrStdout(), a.json, list, writeAuthorizations); err != nil || a.json || len(list.Authorizations) == 0 {
+		if err := show(a.OutOrStdout(), a.json, list, writeAuthorizations); err != nil || a.json.on || len(list.Authorizations) == 0 {
 			return err
 		}
 		table := a.newColumns(authorizationColumns)
