@@ -23,15 +23,15 @@ const (
 // fields hold what these say once the command runs.
 type asking struct {
 	*cobra.Command
-	env       *Env
-	client    *adminClient
-	ask       url.Values // of a list; --key is in it
-	key       string
-	json      jsonForm
-	csv       bool
-	days      daySpan
-	most      int // rows of a list; 0: all
-	checks    []func() error
+	env    *Env
+	client *adminClient
+	ask    url.Values // of a list; --key is in it
+	key    string
+	json   jsonForm
+	csv    bool
+	days   daySpan
+	most   int // rows of a list; 0: all
+	checks []func() error
 }
 
 // asks returns a command that has the flag for the admin endpoint.

@@ -12,7 +12,7 @@ import (
 func TestTailJSON(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	l := tailLines{w: &b, json: true}
+	l := tailLines{w: &b, json: jsonForm{on: true}}
 	events := []adminapi.TailEvent{{State: "declined", Detail: Hostile}, {State: "open", Amount: new("10000")}}
 	if err := l.begin(); err != nil {
 		t.Fatal(err)
