@@ -23,8 +23,9 @@ type Mark struct {
 	Block *Block `json:"block,omitempty"`
 
 	// Copied reports that no backup was taken: an older copy of the file took the place of the
-	// store.
-	Copied bool `json:"copied,omitempty"`
+	// store, or the store was opened in another place than before, which From names if it is known.
+	Copied bool   `json:"copied,omitempty"`
+	From   string `json:"from,omitempty"`
 	// RestoredAt is the first opening of a store that was restored from the backup; zero in the
 	// backup itself.
 	RestoredAt time.Time `json:"restored_at,omitzero"`

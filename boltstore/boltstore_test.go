@@ -14,9 +14,10 @@ import (
 
 var testMaster = vault.MasterKey{1, 2, 3}
 
-// inFolder are the options of a store in dir.
+// inFolder are the options of a store in dir. The tests copy files to act a kill, so that their place tells nothing.
 func inFolder(dir string) Options {
-	return Options{Path: filepath.Join(dir, "purser.db"), MasterKey: vault.Given(testMaster)}
+	nowhere := func(string) (Place, error) { return Place{}, nil }
+	return Options{Path: filepath.Join(dir, "purser.db"), MasterKey: vault.Given(testMaster), Place: nowhere}
 }
 
 // openIn opens a store that the test closes. It does not wait for the disk: a process that is

@@ -146,6 +146,9 @@ func (c *compaction) rewrite(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := c.settle(fresh); err != nil {
+		return err
+	}
 	if err := fresh.Sync(); err != nil {
 		return err
 	}
@@ -154,6 +157,26 @@ func (c *compaction) rewrite(ctx context.Context) (err error) {
 			return fmt.Errorf("the new file is not sound: %s", faults[0])
 		}
 		return nil
+	})
+}
+
+// settle notes the place of the new file, unless the old one is a copy that purser has not opened.
+func (c *compaction) settle(fresh *bbolt.DB) error {
+	return fresh.Update(func(tx *bbolt.Tx) error {
+		was, err := metaIn[Place](tx, placeKey)
+		if err != nil || was == nil {
+			return err
+		}
+		old, err := PlaceOf(c.path)
+		if err != nil || was.differs(old) {
+			return err
+		}
+		is, err := PlaceOf(c.temp)
+		if err != nil {
+			return err
+		}
+		is.Path = old.Path
+		return putJSON(tx.Bucket(metaBucket).Put, map[string]any{string(placeKey): is})
 	})
 }
 

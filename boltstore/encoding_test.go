@@ -138,12 +138,13 @@ func everyStoredValue() map[string]any {
 		"pause":       pay.Pause{At: second(1), Reason: "audit", By: actor},
 		"safe-blocks": map[string]pay.ChainBlock{"base": {Number: 5, Hash: "0x05", Time: second(1)}},
 		"backups": []Mark{{
-			At: second(1), Block: &block, Copied: true, RestoredAt: second(2), ReconciledAt: second(3), Accepted: &accepted, Booked: 2, Strange: []string{"s"},
+			At: second(1), Block: &block, Copied: true, From: "/p/purser.db on host", RestoredAt: second(2), ReconciledAt: second(3), Accepted: &accepted, Booked: 2, Strange: []string{"s"},
 		}},
 		"reconciling": pay.Restore{
 			Taken: second(1), Block: &block, At: second(2), Scans: map[string]pay.Scan{"base": {First: 1, Next: 2}}, Booked: 3, Strange: []string{"s"},
-			StrangeCount: 4, Accepted: &accepted, Lost: true,
+			StrangeCount: 4, Accepted: &accepted, Lost: true, Copied: true, From: "/p/purser.db on host",
 		},
+		"place": Place{Born: second(1), Inode: 7, Path: "/p/purser.db", Host: "host"},
 	}
 }
 
@@ -206,7 +207,7 @@ func stored(t *testing.T, value any) []byte {
 		encoded = codec.EncodeEvent(&v)
 	case []pay.Declined:
 		encoded, err = encodeDeclined(v)
-	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, codec.Person: // without a version
+	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, Place, codec.Person: // without a version
 		encoded, err = json.Marshal(v)
 	default:
 		encoded, err = encodeRow(v)

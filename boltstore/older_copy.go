@@ -100,10 +100,10 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 	return nil
 }
 
-// markCopy marks an older copy, unless it is a backup that was never opened: the mark of the
+// markCopy marks a copy, unless it is a backup that was never opened: the mark of the
 // backup says more. The copy has everything up to its last write, so the payments that it lacks
 // began later.
-func (d *DB) markCopy(tx *bbolt.Tx, why string) error {
+func (d *DB) markCopy(tx *bbolt.Tx, why, from string) error {
 	meta := tx.Bucket(metaBucket)
 	marks, err := marksIn(meta)
 	if err != nil {
@@ -118,9 +118,9 @@ func (d *DB) markCopy(tx *bbolt.Tx, why string) error {
 	if err != nil {
 		return err
 	}
-	d.log.Error("store: an older copy of the database is in its place; it is reconciled like a backup",
+	d.log.Error("store: the database is a copy, and may lack what the other one has paid; it is reconciled like a backup",
 		"file", d.path, "why", why, "written", taken)
-	return putJSON(meta.Put, map[string]any{string(backupsKey): append(marks, Mark{At: taken, Copied: true})})
+	return putJSON(meta.Put, map[string]any{string(backupsKey): append(marks, Mark{At: taken, Copied: true, From: from})})
 }
 
 // lastWritten returns a time that is not after the last write of a store: its last opening, or

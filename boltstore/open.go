@@ -47,6 +47,8 @@ type Options struct {
 	MinFree uint64
 	// FreeSpace reads the free disk space of a folder. Default: the operating system's.
 	FreeSpace func(dir string) (uint64, error)
+	// Place identifies the file, so that a copy of it is noticed. Default: PlaceOf.
+	Place func(path string) (Place, error)
 
 	lockWait time.Duration // instead of the variable, in a test that holds the lock for long
 }
@@ -87,6 +89,7 @@ type DB struct {
 	vault   atomic.Pointer[vault.Vault] // see rotation.go
 	sandbox bool
 	disk    *disk
+	place   func(path string) (Place, error)
 
 	// handle guards what the working set holds: the committer locks it to write, and readers to
 	// read. All three are nil while the files cannot be opened. Only the committer replaces them.
@@ -174,7 +177,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 		return nil, errors.New("no master key")
 	}
 	d := &DB{
-		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
+		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox, place: o.Place,
 		ops: make(chan *op, maxBatch), wake: make(chan struct{}, 1), snapshots: make(chan chan snapshot), closing: make(chan struct{}), finished: make(chan struct{}),
 		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
@@ -188,6 +191,9 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.place == nil {
+		d.place = PlaceOf
 	}
 	dir := filepath.Dir(o.Path)
 	d.disk = newDisk(dir, o.MinFree, o.FreeSpace)
@@ -314,8 +320,17 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 
 // arrive notes the opening, after which an older purser must not open the store.
 func (d *DB) arrive(tx *bbolt.Tx, older string) error {
+	was, err := d.settle(tx)
+	if err != nil {
+		return err
+	}
+	from := ""
+	if was != nil {
+		from = was.String()
+		older = cmp.Or(older, "it was copied or moved from "+from)
+	}
 	if older != "" {
-		if err := d.markCopy(tx, older); err != nil {
+		if err := d.markCopy(tx, older, from); err != nil {
 			return err
 		}
 	}

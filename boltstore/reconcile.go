@@ -40,7 +40,7 @@ func (d *DB) beginReconciling(tx *bbolt.Tx) error {
 	}
 	if r == nil {
 		oldest := marks[slices.IndexFunc(marks, Mark.pending)]
-		r = &pay.Restore{Taken: oldest.At, Block: oldest.Block}
+		r = &pay.Restore{Taken: oldest.At, Block: oldest.Block, Copied: oldest.Copied, From: oldest.From}
 	}
 	now := d.clock()
 	r.Again(now)

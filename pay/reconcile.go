@@ -60,6 +60,10 @@ type Restore struct {
 	Accepted *Acceptance `json:"accepted,omitempty"`
 	// Lost: no backup was restored. The database has lost the commits after Taken, and the store noticed it.
 	Lost bool `json:"lost,omitempty"`
+	// Copied: no backup was restored. The database is a copy, or was moved, and was last written after Taken. From tells
+	// operators where it was before, "" if that is not known.
+	Copied bool   `json:"copied,omitempty"`
+	From   string `json:"from,omitempty"`
 }
 
 // MarkedBlock is the safe block that a backup was taken at.
@@ -129,18 +133,22 @@ func (r *Restore) Again(now time.Time) {
 
 // Refusal is the error of payments that wait for the chain.
 func (r *Restore) Refusal() *ReconcilingError {
-	return &ReconcilingError{Taken: r.Taken, Lost: r.Lost}
+	return &ReconcilingError{Taken: r.Taken, Lost: r.Lost, Copied: r.Copied}
 }
 
 // ReconcilingError: the store was restored and is not reconciled yet. It is an ErrUnavailable.
 type ReconcilingError struct {
-	Taken time.Time
-	Lost  bool // see [Restore.Lost]
+	Taken        time.Time
+	Lost, Copied bool // see [Restore]
 }
 
 func (e *ReconcilingError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("the database has lost what was written after %s: payments resume when the chain has told what that was",
+			e.Taken.UTC().Format(time.RFC3339))
+	}
+	if e.Copied {
+		return fmt.Sprintf("the database was copied or moved after %s: payments resume when the chain has told what it does not know",
 			e.Taken.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("restored from a backup of %s: payments resume when the chain has told what the backup does not know",

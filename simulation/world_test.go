@@ -178,6 +178,7 @@ func (w *world) start(place int, dir string) *node {
 		if err == nil {
 			n.bolt, err = boltstore.Open(context.Background(), boltstore.Options{
 				Path: filepath.Join(dir, databaseName), MasterKey: vault.Given(key), Clock: n.now, FreeSpace: func(string) (uint64, error) { return 1 << 40, nil },
+				Place: func(string) (boltstore.Place, error) { return boltstore.Place{}, nil }, // the disk's images are copies
 			})
 		}
 		if err != nil {

@@ -14,6 +14,8 @@ type ReconcileStatus struct {
 	Reason   string             `json:"reason,omitempty"`  // for people; empty if payments are made
 	Backup   time.Time          `json:"backup,omitzero"`   // when the oldest backup was taken
 	At       time.Time          `json:"restored,omitzero"` // when the newest one was opened
+	Copied   bool               `json:"copied,omitempty"`  // no backup, but a copy that was last written at Backup
+	From     string             `json:"from,omitempty"`    // where the copy was before
 	Until    time.Time          `json:"until,omitzero"`    // when payments resume at the earliest
 	Networks []ReconcileNetwork `json:"networks,omitempty"`
 	// Booked counts the payments that were found, Strange lists transfers that cannot be booked.
@@ -43,7 +45,7 @@ func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 		return nil
 	}
 	shown := &ReconcileStatus{
-		Pending: true, Reason: s.Refusal().Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Until: s.Until.UTC(),
+		Pending: true, Reason: s.Refusal().Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Copied: s.Copied, From: s.From, Until: s.Until.UTC(),
 		Booked: s.Booked, Strange: s.Strange, StrangeCount: s.StrangeCount, NeedsOperator: s.Operator, Accepted: s.Accepted,
 	}
 	for _, n := range s.Networks {

@@ -13,8 +13,8 @@ import (
 )
 
 const reconcileHelp = `
-Shows whether a purser whose database was restored from a backup pays again. Such a
-database does not know what was paid after the backup. Purser reads that from the chain
+Shows whether a purser whose database was restored from a backup, copied or moved pays again.
+Such a database does not know what was paid after the backup, or from the other folder. Purser reads that from the chain
 and books it, and until it has, it refuses payments: for seven minutes at least, in which
 payments from before the restore can still settle. The exit status is 0 once payments are
 made, else 1.
@@ -130,8 +130,14 @@ func writeReconcile(t *table, s adminapi.ReconcileStatus) {
 
 func writePending(t *table, s adminapi.ReconcileStatus) {
 	t.row("payments", "refused: "+s.Reason)
-	t.row("backup", when(s.Backup))
-	t.row("restored", when(s.At))
+	if s.Copied {
+		t.row("copied", "last written "+when(s.Backup))
+		t.some("from", s.From)
+		t.row("opened", when(s.At))
+	} else {
+		t.row("backup", when(s.Backup))
+		t.row("restored", when(s.At))
+	}
 	t.row("resumes", "not before "+when(s.Until))
 	for _, n := range s.Networks {
 		state := fmt.Sprintf("read from block %d to %d of %d", n.First, max(n.Next, 1)-1, n.Safe)

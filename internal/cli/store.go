@@ -204,7 +204,10 @@ func since(m boltstore.Mark) string {
 func taken(m boltstore.Mark) string {
 	switch {
 	case m.Copied:
-		return "none, but an older copy of the database, last written after " + when(m.At)
+		if m.From != "" {
+			return "none, but a copy of the database of " + m.From + ", last written after " + when(m.At)
+		}
+		return "none, but a copy of the database, last written after " + when(m.At)
 	case m.Block == nil:
 		return "taken " + when(m.At) + ", at no known block"
 	}

@@ -95,11 +95,17 @@ func Find(s Sight) (list []Trouble) {
 			Do:    "Look at the disk or the database. purser goes on by itself once it can write.", Page: "operating.md#purserstorefailing",
 		})
 	case h.Reconciling != nil:
-		add(Trouble{
+		t := Trouble{
 			Code: "reconciling", Effect: Stops, Since: h.Reconciling.At, Says: "The database was restored, and is not reconciled with the chain yet: " + h.Reconciling.Refusal().Error(),
 			Means: "Nothing is paid until then, because payments from after the backup may be missing in the books.",
 			Do:    "See how far it is: purser reconcile.", Page: "operating.md#purserreconciling",
-		})
+		}
+		if h.Reconciling.Copied {
+			t.Says = "This folder was copied or moved, and is not reconciled with the chain yet: " + h.Reconciling.Refusal().Error()
+			t.Means = "Nothing is paid until then, because the other folder may have paid since."
+			t.Do, t.Page = "Make sure that the other one never starts again, and see how far it is: purser reconcile.", "moving.md#a-folder-that-was-copied"
+		}
+		add(t)
 	}
 	if p := h.Paused; p != nil {
 		says := "All new payments are paused"

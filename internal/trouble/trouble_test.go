@@ -37,6 +37,9 @@ func TestFind(t *testing.T) {
 		}, "", "", 0},
 		{"store", func(s *trouble.Sight) { s.Health.Store = down }, "store stops", "no route to host", 1},
 		{"restored", func(s *trouble.Sight) { s.Health.Reconciling = &pay.ReconcileStatus{Restore: pay.Restore{At: at}} }, "reconciling stops", "restored", 1},
+		{"copied", func(s *trouble.Sight) {
+			s.Health.Reconciling = &pay.ReconcileStatus{Restore: pay.Restore{At: at, Copied: true}}
+		}, "reconciling stops", "copied or moved", 1},
 		{"paused", func(s *trouble.Sight) {
 			s.Health.Paused = &pay.Pause{At: at, Reason: "moving", By: pay.Operator("ann")}
 		}, "paused stops", "by the operator ann: moving", 1},
