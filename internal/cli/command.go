@@ -56,6 +56,7 @@ func (env *Env) commands() []Command {
 		{"archive", "[FILE] [flags]", "Writes closed payments with what they spent to a file", archiveHelp, env.archiveCommand},
 		{"compact", "[FILE] [flags]", "Makes the database of a stopped purser as small as it can be", compactHelp, env.compactCommand},
 		{"migrate", "[flags]", "Moves everything from the file of bbolt to PostgreSQL", migrateHelp, env.migrateCommand},
+		{"move", "--to FOLDER|FILE.tar [flags]", "Moves purser to another server, and retires this folder", moveHelp, env.moveCommand},
 		{"restore", "[flags]", "Tells a restored database of PostgreSQL when its backup was taken", restoreHelp, env.restoreCommand},
 		{"reconcile", "[flags]", "Shows whether a restored database is reconciled with the chain", reconcileHelp, env.reconcileCommand},
 		{"rpc", "[flags]", "Shows the blocks that the RPC must have", rpcHelp, env.rpcCommand},

@@ -43,26 +43,34 @@ func (env *Env) stopServer(c *cobra.Command) error {
 	if err := client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s); err != nil {
 		return end(c, 1, fmt.Errorf("stop: %w", err))
 	}
-	client.client.Timeout = 0 // the answer comes when what was in flight is finished
-	resp, err := client.send(c.Context(), http.MethodPost, "/stop", nil)
+	if err := client.stop(c.Context(), s.Process); err != nil {
+		return end(c, 1, err)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "Stopped purser (pid %d)\n", s.Process)
+	return err
+}
+
+// stop ends a running purser, and waits until it has ended.
+func (c *adminClient) stop(ctx context.Context, pid int) error {
+	c.client.Timeout = 0 // the answer comes when what was in flight is finished
+	resp, err := c.send(ctx, http.MethodPost, "/stop", nil)
 	if err != nil && !errors.Is(err, errNoAnswer) { // the process may end before its answer arrives
-		return end(c, 1, fmt.Errorf("stop: %w", err))
+		return fmt.Errorf("stop: %w", err)
 	}
 	if err == nil {
 		_ = resp.Body.Close()
 	}
-	for until := time.Now().Add(stopTime); client.knock(c.Context()) == nil; {
+	for until := time.Now().Add(stopTime); c.knock(ctx) == nil; {
 		if time.Now().After(until) {
-			return end(c, 1, fmt.Errorf("stop: purser (pid %d) was told to end, and still answers", s.Process))
+			return fmt.Errorf("stop: purser (pid %d) was told to end, and still answers", pid)
 		}
 		select {
-		case <-c.Context().Done():
-			return end(c, 1, c.Context().Err())
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(stopPoll):
 		}
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "Stopped purser (pid %d)\n", s.Process)
-	return err
+	return nil
 }
 
 // serverOf returns a client of the server that a command is for.

@@ -96,6 +96,18 @@ const (
 	TransactionSent = "transaction-sent"
 )
 
+// The places of a move to another folder.
+const (
+	// MovePacking: the files are in a folder without a name, and the tar is about to be written.
+	MovePacking = "move-packing"
+	// MovePacked: everything is packed, checked, and without its name.
+	MovePacked = "move-packed"
+	// MoveRetired: the old folder is retired, and what was packed has no name yet.
+	MoveRetired = "move-retired"
+	// MoveDelivered: what was packed has its name, and the command has not told.
+	MoveDelivered = "move-delivered"
+)
+
 // Places lists all of them.
 func Places() []string {
 	return []string{

@@ -24,7 +24,13 @@ type Mark struct {
 	Other string    `json:"other"` // kind of the other store
 	Begun time.Time `json:"begun"`
 	Done  time.Time `json:"done,omitzero"` // of a source: the target is complete
+	// Place is where a folder went that was packed whole, "" after a move into a database. Sum identifies what was packed.
+	Place string `json:"place,omitempty"`
+	Sum   string `json:"sum,omitempty"`
 }
+
+// Folder is the Other of a store that was packed with its folder.
+const Folder = "folder"
 
 // Errors of stores that have a mark.
 var (
@@ -41,6 +47,11 @@ func (m *Mark) Refusal() error {
 		return nil
 	case m.Done.IsZero():
 		return fmt.Errorf("%w: a move began %s and is not complete; run purser migrate again", ErrUnderWay, m.Begun.Format(time.RFC3339))
+	}
+	if m.Place != "" {
+		return fmt.Errorf("%w: this folder was retired on %s, and purser pays from its copy, which was %s; start that one. "+
+			"Only if that one has never been started and never will be, purser move --undo takes this one back",
+			ErrMoved, m.Done.Format(time.RFC3339), m.Place)
 	}
 	return fmt.Errorf("%w to %s on %s, and does not know what was paid since; start purser on %s", ErrMoved, m.Other, m.Done.Format(time.RFC3339), m.Other)
 }
