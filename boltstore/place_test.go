@@ -100,7 +100,7 @@ func TestPlaceStays(t *testing.T) {
 	wantRefused(t, openIn(t, o))
 }
 
-// What a file system does not tell makes no difference, and is remembered from a time at which it did.
+// An answer that a file system does not give makes no difference. The last one that it gave is remembered.
 func TestPlaceThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	born, inode := Place{Born: noon, Inode: 1}, Place{Inode: 1}

@@ -119,7 +119,7 @@ func TestMove(t *testing.T) {
 	opens(dir, false)
 }
 
-// Of PostgreSQL nothing is moved, and the command says what is to be done.
+// The command moves nothing of PostgreSQL, and says what is to be done.
 func TestMoveWithPostgres(t *testing.T) {
 	t.Parallel()
 	got := clitest.Run(t, []string{"PURSER_STORE=postgres"}, "move", "--to", "x")

@@ -32,7 +32,7 @@ type packingList struct {
 	packed   []string // paths
 }
 
-// packingList looks for what belongs to the purser of a folder. What is below the configuration's folder keeps its path.
+// packingList looks for what belongs to the purser of a folder. Files below the configuration's folder keep their paths.
 func (env *Env) packingList(config, dir, database string) (l packingList, err error) {
 	if config == "" && env.Guest == nil {
 		config = initCaddyfile

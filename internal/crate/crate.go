@@ -74,8 +74,8 @@ func staged(to string) string {
 	return filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".moving")
 }
 
-// Pack packs the parts for the name to, durably, and reads all of it again. What an earlier Pack for the name has left is
-// removed. Nothing may have the name yet: fs.ErrExist.
+// Pack packs the parts for the name to, durably, and reads all of it again. It removes what an earlier Pack for
+// the name has left. Nothing may have the name yet: fs.ErrExist.
 func Pack(ctx context.Context, to string, parts []Part) (p Packed, err error) {
 	if err := free(to); err != nil {
 		return p, err

@@ -19,7 +19,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// What is packed has no name until it is delivered, is for its owner only, and is delivered once.
+// A crate has no name until it is delivered, is for its owner only, and is delivered once.
 func TestCrate(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"purser", "purser.tar"} {

@@ -24,7 +24,7 @@ type Mark struct {
 	Other string    `json:"other"` // kind of the other store
 	Begun time.Time `json:"begun"`
 	Done  time.Time `json:"done,omitzero"` // of a source: the target is complete
-	// Place is where a folder went that was packed whole, "" after a move into a database. Sum identifies what was packed.
+	// Place names where a folder went that was packed whole, "" after a move into a database. Sum identifies the pack.
 	Place string `json:"place,omitempty"`
 	Sum   string `json:"sum,omitempty"`
 }
