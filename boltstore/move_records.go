@@ -24,7 +24,7 @@ func movedSettings() map[string][]byte {
 
 // ownSettings lists the keys of the meta bucket that belong to the file and do not move.
 func ownSettings() [][]byte {
-	return [][]byte{schemaKey, storeIDKey, resumedKey, epochKey, openedKey, sessionCountKey, moveKey}
+	return [][]byte{schemaKey, storeIDKey, resumedKey, epochKey, openedKey, sessionCountKey, moveKey, placeKey}
 }
 
 // movedBuckets names the bucket whose rows are the records of a kind.

@@ -186,7 +186,7 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 		Currency: a.Symbol, WalletID: w.ID, Created: at,
 		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
 		State:         Settled, Confirmed: true, Reconciled: true, Closed: at, Transaction: u.Transaction,
-		Reason: "found on the chain after the books were restored from a backup", Answered: true,
+		Reason: "found on the chain: the books were restored from a backup, or copied, and did not have it", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
 	}
 	if of := p.withdrawn(w, u); of != (Hash{}) {

@@ -425,9 +425,9 @@ func All() []Reason {
 		},
 		{
 			Word: "reconciling", Group: Unable, Codes: codes{pay.CodeReconciling},
-			Why:       "a backup was restored, or the database has lost commits, and the chain has not told yet what was paid",
+			Why:       "a backup was restored, the folder was copied or moved, or the database has lost commits, and the chain has not told yet what was paid",
 			Developer: "repeat the same request later",
-			Operator:  "`purser reconcile --wait`; see [backups](operating.md#backups)",
+			Operator:  "`purser reconcile --wait`; see [backups](operating.md#backups) and [copies](moving.md#a-folder-that-was-copied)",
 		},
 		{
 			Word: "clock", Group: Unable, Codes: codes{pay.CodeClock},
