@@ -13,11 +13,11 @@ import (
 )
 
 const reconcileHelp = `
-Shows whether a purser whose database was restored from a backup, copied or moved pays again.
-Such a database does not know what was paid after the backup, or from the other folder. Purser reads that from the chain
-and books it, and until it has, it refuses payments: for seven minutes at least, in which
-payments from before the restore can still settle. The exit status is 0 once payments are
-made, else 1.
+Shows whether a purser whose database was restored from a backup, copied or moved pays
+again. Such a database does not know what was paid after the backup, or from the other
+folder. Purser reads that from the chain and books it, and until it has, it refuses
+payments: for seven minutes at least, in which payments from before can still settle. The
+exit status is 0 once payments are made, else 1.
 
     $ purser reconcile --wait
 
