@@ -92,8 +92,9 @@ func (d *DB) Approval(ctx context.Context, id string) (a pay.Approval, err error
 // approvalWalk selects approvals in the order of one index.
 type approvalWalk struct {
 	bucket, prefix []byte
-	before         string // a part of a key behind the prefix; "": the end
-	until          string // ids follow the end of the time; nothing before it is listed
+	before         string // the part of a key behind the prefix where the walk has come to; "": it begins
+	// now walks up instead of down, from the first that ends after it. Ids follow the end of their time.
+	now string
 }
 
 // Approvals lists approvals, newest first.
@@ -122,7 +123,7 @@ func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) (list []pay.App
 		w := approvalWalk{bucket: keyApprovalsBucket, prefix: keyPrefix(keyID), before: before}
 		switch {
 		case q.State == pay.ApprovalPending:
-			w.bucket, w.until = pendingBucket, encodeTime(q.Now)
+			w.bucket, w.now = pendingBucket, encodeTime(q.Now)
 		case keyID == "":
 			w.bucket, w.prefix = approvalsBucket, nil
 		}
@@ -134,8 +135,8 @@ func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) (list []pay.App
 	}
 	if len(keys) > 1 {
 		slices.SortFunc(list, func(a, b pay.Approval) int {
-			if q.State == pay.ApprovalPending && !a.Expires.Equal(b.Expires) {
-				return b.Expires.Compare(a.Expires)
+			if q.State == pay.ApprovalPending {
+				return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID))
 			}
 			return cmp.Compare(b.ID, a.ID)
 		})
@@ -150,12 +151,8 @@ func (d *DB) walkApprovals(ctx context.Context, q pay.ApprovalQuery, w approvalW
 		err = d.view(ctx, func(tx *bbolt.Tx) (err error) {
 			bucket, seen := tx.Bucket(w.bucket), 0
 			c := bucket.Cursor()
-			k := w.last(bucket, c)
-			for ; k != nil && bytes.HasPrefix(k, w.prefix); k, _ = previous(bucket, c, k) {
+			for k := w.first(bucket, c); k != nil && bytes.HasPrefix(k, w.prefix); k = w.next(bucket, c, k) {
 				rest := string(k[len(w.prefix):])
-				if w.until != "" && rest[:8] <= w.until {
-					return nil
-				}
 				if seen == scanRows || len(list) == limit {
 					more = true
 					return nil
@@ -163,7 +160,7 @@ func (d *DB) walkApprovals(ctx context.Context, q pay.ApprovalQuery, w approvalW
 				seen++
 				w.before = rest
 				id := rest
-				if w.until != "" {
+				if w.now != "" {
 					id = rest[9:]
 				}
 				a, err := approvalIn(tx, id)
@@ -183,10 +180,15 @@ func (d *DB) walkApprovals(ctx context.Context, q pay.ApprovalQuery, w approvalW
 	return list, nil
 }
 
-// last moves a cursor to the last entry of the walk.
-func (w approvalWalk) last(bucket *bbolt.Bucket, c *bbolt.Cursor) []byte {
+// first moves a cursor to the entry where the walk goes on.
+func (w approvalWalk) first(bucket *bbolt.Bucket, c *bbolt.Cursor) []byte {
 	var k []byte
 	switch {
+	case w.now != "":
+		from := max(w.before, w.now+"\x01") // above all ids of that time
+		if k, _ = c.Seek(append(slices.Clone(w.prefix), from...)); k != nil && string(k[len(w.prefix):]) == w.before {
+			k, _ = c.Next()
+		}
 	case w.before != "":
 		k, _ = below(bucket, c, append(slices.Clone(w.prefix), w.before...))
 	case len(w.prefix) == 0:
@@ -194,6 +196,16 @@ func (w approvalWalk) last(bucket *bbolt.Bucket, c *bbolt.Cursor) []byte {
 	default:
 		k, _ = below(bucket, c, append(slices.Clone(w.prefix[:len(w.prefix)-1]), 1)) // the prefix ends with a zero
 	}
+	return k
+}
+
+// next moves a cursor from an entry to the following one.
+func (w approvalWalk) next(bucket *bbolt.Bucket, c *bbolt.Cursor, at []byte) (k []byte) {
+	if w.now != "" {
+		k, _ = c.Next()
+		return k
+	}
+	k, _ = previous(bucket, c, at)
 	return k
 }
 

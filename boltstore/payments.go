@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -67,6 +68,25 @@ func (d *DB) Payment(ctx context.Context, id string) (p *pay.Payment, err error)
 		return err
 	})
 	return p, err
+}
+
+// PaymentsByTransaction lists payments with the hash of a transaction.
+func (d *DB) PaymentsByTransaction(ctx context.Context, hash string, limit int) (list []*pay.Payment, err error) {
+	if hash == "" {
+		return nil, nil
+	}
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		prefix, c := keyPrefix(transactionKey(hash)), tx.Bucket(transactionsBucket).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(list) < min(limit, maxPage); k, _ = c.Next() {
+			p, err := paymentIn(tx, string(k[len(prefix):]))
+			if err != nil {
+				return err
+			}
+			list = append(list, p)
+		}
+		return nil
+	})
+	return list, err
 }
 
 // Payments lists a key's payments, newest first.

@@ -152,7 +152,7 @@ func (d *dashboard) answeredRows(ctx context.Context, v visit, p *approvalsPage,
 	return nil
 }
 
-// waiting lists the payments that wait, those with the most time left first.
+// waiting lists the payments that wait, those that expire first at the top.
 func (d *dashboard) waiting(ctx context.Context, v visit, of pay.ApprovalState, named map[string]string) (*waitingList, error) {
 	list, err := d.Books.ApprovalsIn(ctx, v.scope(), pay.ApprovalQuery{State: pay.ApprovalPending, Limit: waitingRows + 1, Now: v.now})
 	if err != nil {

@@ -129,6 +129,9 @@ func (d *dashboard) views() map[string]view {
 
 		"GET /dashboard/{$}":                         d.overview, // in turn, behind the chain
 		"GET /dashboard/live":                        d.live,
+		"GET /dashboard/pause":                       d.ofEverything(d.askPause),
+		"POST /dashboard/pause":                      d.ofEverything(d.pauseAll),
+		"POST /dashboard/resume":                     d.ofEverything(d.resumeAll),
 		"GET /dashboard/keys":                        d.inTurn(d.keys),
 		"POST /dashboard/keys":                       d.createKey,
 		"POST /dashboard/keys/link":                  d.linkKey,

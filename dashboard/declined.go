@@ -21,9 +21,9 @@ type declinedPage struct {
 	Reasons  []reasonCount
 	Rows     []declinedRow
 	Decimals string
-	More     string // the number of rows that are not shown
 	Text     string // the period
-	CSV      string
+	None     emptyList
+	Pager    pager
 }
 
 type reasonCount struct {
@@ -59,7 +59,7 @@ func (d *dashboard) declined(r *http.Request, v visit) (answer, error) {
 	f.Task, f.Payee, f.payee = "", "", nil
 	filtered := f.any()
 	f = declinedPeriod(f, v)
-	p := declinedPage{Bar: barOf(declinedPath, f, keys), Filtered: filtered, Text: f.text(), CSV: withQuery(declinedPath+".csv", f.values())}
+	p := declinedPage{Bar: barOf(declinedPath, f, keys), Filtered: filtered, Text: f.text(), Pager: pager{CSV: withQuery(declinedPath+".csv", f.values())}}
 	p.Bar.Filtered = filtered
 	a := answer{page: "declined", title: "Declined", nav: declinedPath}
 	if len(f.wrong) > 0 {
@@ -82,7 +82,14 @@ func (d *dashboard) declined(r *http.Request, v visit) (answer, error) {
 		p.Rows = append(p.Rows, row)
 	}
 	if n := len(list) - len(p.Rows); n > 0 {
-		p.More = count(n)
+		p.Pager.Note = count(n) + " more are in the export."
+	}
+	switch {
+	case len(list) > 0:
+	case filtered:
+		p.None = emptyList{"Nothing matches the filter.", declinedPath, "Show the last 7 days"}
+	default:
+		p.None.Text = "purser declined nothing in the last 7 days."
 	}
 	p.Decimals = column(shown...)
 	a.body = p

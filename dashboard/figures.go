@@ -28,6 +28,8 @@ const (
 	budgetsShown = 3
 	// heldCounted bounds the held requests that are counted.
 	heldCounted = 100
+	// heldShown is the number of held requests on the overview: those that expire first.
+	heldShown   = 3
 	testNetwork = "base-sepolia"
 )
 
@@ -58,10 +60,12 @@ type pending struct {
 	Amount amount
 }
 
-// held counts the requests that wait for a person.
+// held counts the requests that wait for a person, and has those that expire first.
 type held struct {
 	Count string
 	Any   bool
+	Rows  []approvalRow
+	More  bool
 	Menu  waitingCount // the same, beside the entry of the menu
 }
 
@@ -243,11 +247,22 @@ func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget
 	return near[:min(len(near), budgetsShown)], none, nil
 }
 
-func (d *dashboard) held(ctx context.Context, v visit) (held, error) {
+func (d *dashboard) held(ctx context.Context, v visit) (h held, err error) {
 	list, err := d.Books.ApprovalsIn(ctx, v.scope(), pay.ApprovalQuery{State: pay.ApprovalPending, Limit: heldCounted + 1, Now: v.now})
-	h := held{Count: count(len(list)), Any: len(list) > 0, Menu: waitingCount{Text: waitingText(len(list))}}
+	if err != nil {
+		return h, err
+	}
+	h = held{Count: count(len(list)), Any: len(list) > 0, Menu: waitingCount{Text: waitingText(len(list))}}
 	if len(list) > heldCounted {
 		h.Count = "more than " + count(heldCounted)
+	}
+	if h.More = len(list) > heldShown; !h.Any {
+		return h, nil
+	}
+	keys, err := d.Books.KeysIn(ctx, v.scope())
+	named := names(keys)
+	for _, a := range list[:min(len(list), heldShown)] {
+		h.Rows = append(h.Rows, approvalRowOf(v, a, named))
 	}
 	return h, err
 }

@@ -18,6 +18,8 @@ const (
 	saidHostResumed    said = "host-resumed"
 	saidKeyRevoked     said = "key-revoked"
 	saidKeyReissued    said = "key-reissued"
+	saidAllPaused      said = "all-paused"
+	saidAllResumed     said = "all-resumed"
 	saidLimitsSaved    said = "limits-saved"
 	saidWalletCreated  said = "wallet-created"
 	saidWalletDeleted  said = "wallet-deleted"
@@ -37,6 +39,8 @@ var messages = map[said]string{
 	saidHostResumed:    "Host resumed. The key pays it again.",
 	saidKeyRevoked:     "Key revoked. Nothing accepts it any more.",
 	saidKeyReissued:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one has ended.",
+	saidAllPaused:      "Everything is paused. No key makes a new payment until you resume.",
+	saidAllResumed:     "Everything is resumed. All keys pay again, but those that were paused themselves.",
 	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",
 	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
 	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",

@@ -21,6 +21,7 @@ type need struct {
 func needs() map[string]need {
 	return map[string]need{
 		"POST /dashboard/approvals/{id}":             {session.Approve, true}, // raising needs session.Change: see answerApproval
+		"GET /dashboard/pause":                       {session.Change, false},
 		"POST /dashboard/keys/{id}/reveal":           {session.Change, true},
 		"GET /dashboard/keys/{id}/limits":            {session.Change, false}, // raising needs a fresh one: see changeLimits
 		"GET /dashboard/keys/{id}/reissue":           {session.Change, true},

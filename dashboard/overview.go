@@ -37,28 +37,29 @@ type feed struct {
 }
 
 type paymentRow struct {
-	ID, Path, Site, Task, Reason string
-	Payee, PayeePath             string
-	KeyName, KeyPath             string
-	Amount                       amount
-	State                        state
-	When                         moment
-	Fresh                        bool `json:"-"`
+	ID, Path, Task, Reason string
+	Site                   site
+	Payee, PayeePath       string
+	KeyName, KeyPath       string
+	Amount                 amount
+	State                  state
+	When                   moment
+	Fresh                  bool `json:"-"`
 }
 
 func rowOf(p *pay.Payment, when moment) paymentRow {
 	return paymentRow{
-		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL).Text, Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
+		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL), Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
 		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when,
 	}
 }
 
 type overviewPage struct {
 	*news
-	Empty  bool // no payment was ever made
-	Paused *pay.Pause
-	Start  *start
-	Bar    chartBar
+	Empty bool // no payment was ever made
+	All   everything
+	Start *start
+	Bar   chartBar
 }
 
 // tab is a link in a row of choices.
@@ -80,10 +81,8 @@ func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 			return answer{}, err
 		}
 		p := overviewPage{news: n, Empty: len(n.Feed.Payments) == 0, Bar: chartBarOf(view)}
-		if d.Troubles == nil || !v.operator() { // else the bar says it
-			if p.Paused, err = d.Books.Paused(r.Context()); err != nil {
-				return answer{}, err
-			}
+		if p.All, err = d.everything(r.Context(), v); err != nil {
+			return answer{}, err
 		}
 		n.Feed.Poll, n.Feed.Soon = n.poll(), n.Money.Late
 		if p.Empty {
@@ -140,7 +139,7 @@ func (n *news) since(seen, newest string) answer {
 	}
 	switch {
 	case fresh == 1:
-		n.Announce = fmt.Sprintf("New payment: %s to %s", n.Feed.Payments[0].Amount, n.Feed.Payments[0].Site)
+		n.Announce = fmt.Sprintf("New payment: %s to %s", n.Feed.Payments[0].Amount, n.Feed.Payments[0].Site.Text)
 	case fresh > 1:
 		n.Announce = count(fresh) + " new payments"
 	}

@@ -116,17 +116,17 @@ func TestTheOverviewBeginsWithWhatIsLeft(t *testing.T) {
 		`<dt>Declined today</dt><dd class="big">2</dd><dd>1 yesterday. <a href="/dashboard/declined">`, "no request waits",
 	)
 	// A poll answers with every part that moves, each once, and each as the page has it.
-	moving := regexp.MustCompile(`id="(figures|waiting-count|attention|chart|of-hosts|of-tasks|feed)"`)
+	moving := regexp.MustCompile(`id="(figures|held|waiting-count|attention|chart|of-hosts|of-tasks|feed)"`)
 	w.buy(ada.key, "https://api.example.com/c", "demo", "100000")
 	live := ada.get(html.UnescapeString(polled.FindStringSubmatch(page.body)[1]), "HX-Request", "true").is(200)
 	var parts []string
 	for _, m := range moving.FindAllStringSubmatch(live.body, -1) {
 		parts = append(parts, m[1])
 	}
-	if slices.Sort(parts); strings.Join(parts, " ") != "attention chart feed figures of-hosts of-tasks waiting-count" {
+	if slices.Sort(parts); strings.Join(parts, " ") != "attention chart feed figures held of-hosts of-tasks waiting-count" {
 		t.Errorf("the poll brings %q", parts)
 	}
-	if n := strings.Count(live.body, "hx-swap-oob"); n != 6+1 { // and the announcement
+	if n := strings.Count(live.body, "hx-swap-oob"); n != 7+1 { // and the announcement
 		t.Errorf("%d parts are swapped", n)
 	}
 	if today := strings.Count(live.body, `0.5 <span class="unit">USDC</span>`); today != 1 || strings.Count(live.body, `1.3 <span class="unit">USDC</span>`) < 2 {

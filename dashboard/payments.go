@@ -11,14 +11,9 @@ import (
 const paymentRows = 50
 
 type paymentsPage struct {
-	About, Caption, None string
-	Bar                  filterBar
-	Sums                 sums
-	Filtered             bool
-	Payments             []paymentRow
-	Decimals             string
-	Later                bool // not the first page
-	First, Next, CSV     string
+	listing
+	About, Caption, Search string
+	Payments               []paymentRow
 }
 
 // paymentLabels lists the labels by which payments can be filtered, with texts for each.
@@ -35,15 +30,15 @@ var paymentLabels = []struct{ label, name, about, none string }{
 }
 
 // payments serves GET /dashboard/payments. The query is a filter: see filterOf. ?before= is the end
-// of the previous page.
+// of the previous page. ?q= is a search instead: see search.
 func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	q := r.URL.Query()
 	f, before := filterOf(q, v.now), q.Get("before")
-	p := paymentsPage{Filtered: f.any(), Later: before != "", First: f.on(paymentsPath, ""), CSV: withQuery(paymentsPath+".csv", f.values())}
-	known := false
+	p, known := paymentsPage{}, false
+	never := ""
 	for _, l := range paymentLabels {
 		if l.label == f.State {
-			known, p.About, p.None, p.Caption = true, l.about, l.none, l.name+" payments, newest first"
+			known, p.About, never, p.Caption = true, l.about, l.none, l.name+" payments, newest first"
 		}
 	}
 	if !known || before != "" && !isID(before) {
@@ -53,8 +48,11 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p.Bar = barOf(paymentsPath, f, keys)
+	p.listing = listingOf(paymentsPath, f, before, keys)
 	a := answer{page: "payments", title: "Payments", nav: paymentsPath}
+	if text := strings.TrimSpace(q.Get("q")); text != "" {
+		return d.searched(r, v, a, p, text, keys)
+	}
 	if len(f.wrong) > 0 {
 		a.status, a.body = http.StatusUnprocessableEntity, p
 		return a, nil
@@ -72,21 +70,47 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	p.Sums = sumsOf(total)
-	named := names(keys)
-	var shown []amount
-	for _, one := range page.Payments {
-		row := rowOf(one, momentOf(one.Created, inTable))
-		row.Payee, row.PayeePath = payeeOf(one.Terms.PayTo, f, paymentsPath)
-		row.KeyName, row.KeyPath = named[one.KeyID], keyPath(one.KeyID)
-		p.Payments, shown = append(p.Payments, row), append(shown, row.Amount)
-	}
-	p.Decimals = column(shown...)
-	if page.Next != "" {
-		p.Next = f.on(paymentsPath, page.Next)
+	p.rows(page.Payments, keys)
+	if p.end(len(page.Payments), page.Next, never) {
+		p.Unused = unused{never, d.tryCommands(r)}
 	}
 	a.body = p
 	return a, nil
 }
+
+// rows adds payments to the list.
+func (p *paymentsPage) rows(list []*pay.Payment, keys []pay.Key) {
+	named := names(keys)
+	var shown []amount
+	for _, one := range list {
+		row := rowOf(one, momentOf(one.Created, inTable))
+		row.Payee, row.PayeePath = payeeOf(one.Terms.PayTo, p.filter, paymentsPath)
+		row.KeyName, row.KeyPath = named[one.KeyID], keyPath(one.KeyID)
+		p.Payments, shown = append(p.Payments, row), append(shown, row.Amount)
+	}
+	p.Decimals = column(shown...)
+}
+
+// searched answers a search: it leads to what was found, or shows several payments, or none.
+func (d *dashboard) searched(r *http.Request, v visit, a answer, p paymentsPage, text string, keys []pay.Key) (answer, error) {
+	found, err := d.search(r, v, text)
+	if err != nil {
+		return answer{}, err
+	}
+	if found.path != "" {
+		return answer{redirect: found.path}, nil
+	}
+	p.Search, p.Pager = cut(text, maxSearch), pager{}
+	p.About, p.Caption = "Payments of one transaction.", "Payments of the transaction"
+	if p.rows(found.payments, keys); found.none != "" {
+		p.About, p.None = paymentLabels[0].about, emptyList{found.none, paymentsPath, "Show all"}
+	}
+	a.body = p
+	return a, nil
+}
+
+// maxSearch bounds the shown text of a search, in characters.
+const maxSearch = 300
 
 type paymentPage struct {
 	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, SellerSaid, Resolution, Story string

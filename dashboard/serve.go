@@ -224,7 +224,7 @@ type pages map[string]*template.Template
 
 func loadPages(a assets) pages {
 	base := template.Must(template.New("").Funcs(template.FuncMap{"asset": a.path}).
-		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/limitfields.html", "templates/budgetbar.html", "templates/approvalterms.html"))
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/lists.html", "templates/limitfields.html", "templates/budgetbar.html", "templates/approvalterms.html"))
 	all := pages{}
 	entries, _ := templateFiles.ReadDir("templates") // embedded files can be read
 	for _, e := range entries {

@@ -115,8 +115,9 @@ func recent(t, now time.Time) moment {
 	return momentOf(t, isoDay)
 }
 
-// site is a URL from outside. Link is set only if a browser may follow it.
-type site struct{ Text, Link, Full string }
+// site is a URL from outside. Link is set only if a browser may follow it. Host and Rest are the two
+// lines of a list; Rest may be "".
+type site struct{ Text, Link, Full, Host, Rest string }
 
 // Bounds on texts from outside, in characters. They keep pages from growing too large.
 const (
@@ -133,16 +134,17 @@ func siteOf(raw string) site {
 		if raw == "" {
 			raw = "no address given"
 		}
-		return site{Text: cut(raw, maxText), Full: cut(raw, maxTitle)}
+		s := cut(raw, maxText)
+		return site{Text: s, Full: cut(raw, maxTitle), Host: s}
 	}
-	s := site{Text: u.Host, Full: cut(raw, maxTitle)}
+	s := site{Host: cut(u.Host, maxText), Full: cut(raw, maxTitle)}
 	if p := u.EscapedPath(); p != "/" {
-		s.Text += p
+		s.Rest = p
 	}
 	if u.RawQuery != "" {
-		s.Text += "?" + u.RawQuery
+		s.Rest += "?" + u.RawQuery
 	}
-	s.Text = cut(s.Text, maxText)
+	s.Text, s.Rest = cut(u.Host+s.Rest, maxText), cut(s.Rest, maxText)
 	if len(raw) <= maxLink {
 		s.Link = raw
 	}

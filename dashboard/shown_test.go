@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -36,16 +37,17 @@ func TestAmountsAreExact(t *testing.T) {
 func TestSites(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]site{
-		"https://api.example.com":                     {Text: "api.example.com", Link: "https://api.example.com"},
-		"https://api.example.com/":                    {Text: "api.example.com", Link: "https://api.example.com/"},
-		"http://u:p@api.example.com:8080/a%2Fb?q=1#f": {Text: "api.example.com:8080/a%2Fb?q=1", Link: "http://u:p@api.example.com:8080/a%2Fb?q=1#f"},
+		"https://api.example.com":                     {Text: "api.example.com", Link: "https://api.example.com", Host: "api.example.com"},
+		"https://api.example.com/":                    {Text: "api.example.com", Link: "https://api.example.com/", Host: "api.example.com"},
+		"http://u:p@api.example.com:8080/a%2Fb?q=1#f": {Text: "api.example.com:8080/a%2Fb?q=1", Link: "http://u:p@api.example.com:8080/a%2Fb?q=1#f", Host: "api.example.com:8080", Rest: "/a%2Fb?q=1"},
 		"javascript:alert(1)":                         {Text: "javascript:alert(1)"},
 		"//evil.example.com/":                         {Text: "//evil.example.com/"},
 		"https:///path":                               {Text: "https:///path"},
 		"":                                            {Text: "no address given"},
-		"https://a.example/" + strings.Repeat("x", 500): {Text: "a.example/" + strings.Repeat("x", 109) + "…"},
+		"https://a.example/" + strings.Repeat("x", 500): {Text: "a.example/" + strings.Repeat("x", 109) + "…", Host: "a.example", Rest: "/" + strings.Repeat("x", 118) + "…"},
 		"ftp://a.example/\u202e":                        {Text: "ftp://a.example/\uFFFD"},
 	} {
+		want.Host = cmp.Or(want.Host, want.Text)
 		got := siteOf(raw)
 		got.Full = ""
 		if got != want {

@@ -11,26 +11,18 @@ import (
 const spendRows = 50
 
 type spendPage struct {
-	Unused           bool // no money was ever spent
-	Commands         []command
-	Bar              filterBar
-	Sums             sums
-	Filtered         bool
-	Events           []spendRow
-	Decimals         string
-	Later            bool // not the first page
-	First, Next, CSV string
+	listing
+	Events []spendRow
 }
 
 type spendRow struct {
 	When             moment
 	Site             site
-	Task, TaskPath   string
+	Path, Task       string // Path is that of the payment
 	KeyName, KeyPath string
 	Amount           amount
 	Payee, PayeePath string
 	Transaction      transaction
-	PaymentPath      string
 	Corrects         string // page of the corrected payment
 	Warning          *state
 }
@@ -45,10 +37,7 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	q := r.URL.Query()
 	f, before := filterOf(q, v.now), q.Get("before")
 	f.State = "" // money that moved has one
-	p := spendPage{
-		Bar: barOf(spendPath, f, keys), Filtered: f.any(),
-		Later: before != "", First: f.path(""), CSV: withQuery(spendPath+".csv", f.values()),
-	}
+	p := spendPage{listing: listingOf(spendPath, f, before, keys)}
 	a := answer{page: "spend", title: "Spend", nav: spendPath}
 	if len(f.wrong) > 0 {
 		a.status, a.body = http.StatusUnprocessableEntity, p
@@ -72,11 +61,8 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 		p.Events, shown = append(p.Events, row), append(shown, row.Amount)
 	}
 	p.Decimals = column(shown...)
-	if page.Next != "" {
-		p.Next = f.path(page.Next)
-	}
-	if p.Unused = len(page.Entries) == 0 && page.Next == "" && !p.Filtered && before == ""; p.Unused {
-		p.Commands = d.tryCommands(r)
+	if p.end(len(page.Entries), page.Next, "") {
+		p.Unused = unused{"Nothing is spent yet. A payment appears here when it is settled. To try one:", d.tryCommands(r)}
 	}
 	a.body = p
 	return a, nil
@@ -86,17 +72,12 @@ func (d *dashboard) spendRow(e pay.SpendEntry, f filter, named map[string]string
 	row := spendRow{
 		When: momentOf(e.Created, inTable), Site: siteOf(e.RequestURL), Task: cut(e.Task, maxName),
 		KeyName: named[e.KeyID], KeyPath: keyPath(e.KeyID), Amount: amountOf(e.Amount, e.Corrects != "", cut(e.Currency, 12)),
-		Transaction: d.transaction(e.Network, e.Transaction), PaymentPath: "/dashboard/payments/" + e.PaymentID,
+		Transaction: d.transaction(e.Network, e.Transaction), Path: paymentsPath + "/" + e.PaymentID,
 	}
 	row.Payee, row.PayeePath = payeeOf(e.PayTo, f, spendPath)
-	if e.Task != "" {
-		only := f
-		only.Task = e.Task
-		row.TaskPath = only.path("")
-	}
 	switch {
 	case e.Corrects != "":
-		row.Corrects = row.PaymentPath
+		row.Corrects = row.Path
 		row.Transaction = transaction{}
 	case slices.Contains(e.Flags, "disputed"):
 		row.Warning = &state{"Disputed, taken back by a correction", "bad"}

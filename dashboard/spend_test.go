@@ -44,7 +44,7 @@ func spenders(t *testing.T, w *world) (ada *person, second pay.Key, from time.Ti
 
 var (
 	older = regexp.MustCompile(`<a class="button" href="([^"]+)" rel="next">`)
-	item  = regexp.MustCompile(`href="[^"]+/item\?n=(\d+)"`)
+	item  = regexp.MustCompile(`title="[^"]+/item\?n=(\d+)"`)
 )
 
 func TestSpendIsFilteredAndPaged(t *testing.T) {
@@ -90,7 +90,7 @@ func TestSpendIsFilteredAndPaged(t *testing.T) {
 			t.Errorf("%s: %d rows of CSV, want %d", query, len(rows)-1, len(wanted))
 		}
 	}
-	ada.get("/dashboard/spend?host=nowhere").is(200, "No spend matches")
+	ada.get("/dashboard/spend?host=nowhere").is(200, "Nothing matches the filter", "Show all")
 }
 
 func readCSV(t *testing.T, s seen) [][]string {

@@ -167,7 +167,7 @@ type ApprovalReader interface {
 	// Approval finds an approval: ErrApprovalNotFound.
 	Approval(ctx context.Context, id string) (Approval, error)
 	// Approvals lists approvals, newest first, at a cost of those that it lists. Pending ones come by the
-	// end of their time, the latest first. ErrApprovalNotFound for a q.Before that is not there.
+	// end of their time, the soonest first. ErrApprovalNotFound for a q.Before that is not there.
 	Approvals(ctx context.Context, q ApprovalQuery) ([]Approval, error)
 }
 

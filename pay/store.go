@@ -161,6 +161,9 @@ type WalletBook interface {
 type JournalReader interface {
 	// Payment finds a payment: ErrPaymentNotFound.
 	Payment(ctx context.Context, id string) (*Payment, error)
+	// PaymentsByTransaction lists at most limit payments of all keys with the hash of a transaction, by id. Upper and
+	// lower case are alike. It costs no more than those that it lists.
+	PaymentsByTransaction(ctx context.Context, hash string, limit int) ([]*Payment, error)
 	// Payments lists a key's payments, newest first.
 	Payments(ctx context.Context, q PaymentQuery) ([]*Payment, error)
 	// AllPayments lists payments of all keys, newest first, at a cost of those that it lists.

@@ -128,19 +128,19 @@ func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Approval
 	where, args := `($1 = '' OR key_id = $1) AND ($2 = '' OR key_id IN (SELECT id FROM keys WHERE organization_id = $2))`, []any{q.KeyID, q.OrganizationID}
 	order := `id DESC`
 	if q.State == pay.ApprovalPending {
-		order = `expires DESC, id DESC`
+		order = `expires, id`
 	}
 	limit := min(q.Limit, maxPage)
 	var list []pay.Approval
 	end, endID := nanoseconds(last.Expires), last.ID
 	if q.Before == "" {
-		end, endID = 1<<63-1, "\U0010FFFF"
+		end, endID = nanoseconds(q.Now), "\U0010FFFF" // those that end now do not wait any more
 	}
 	for len(list) < limit {
 		sql := `SELECT row FROM approvals WHERE ` + where + ` AND id < $3 COLLATE "C" ORDER BY ` + order + ` LIMIT 1000`
 		params := slices.Concat(args, []any{endID})
 		if q.State == pay.ApprovalPending {
-			sql = `SELECT row FROM approvals WHERE NOT answered AND ` + where + ` AND (expires, id) < ($4, $3 COLLATE "C") AND expires > $5 ORDER BY ` + order + ` LIMIT 1000`
+			sql = `SELECT row FROM approvals WHERE NOT answered AND ` + where + ` AND (expires, id) > ($4, $3 COLLATE "C") AND expires > $5 ORDER BY ` + order + ` LIMIT 1000`
 			params = append(params, end, nanoseconds(q.Now))
 		}
 		some, err := many[pay.Approval](ctx, d.pool, sql, params...)

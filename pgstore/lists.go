@@ -59,6 +59,14 @@ func (d *DB) Payment(ctx context.Context, id string) (*pay.Payment, error) {
 	return list[0], nil
 }
 
+// PaymentsByTransaction lists payments with the hash of a transaction.
+func (d *DB) PaymentsByTransaction(ctx context.Context, hash string, limit int) ([]*pay.Payment, error) {
+	if hash == "" {
+		return nil, nil
+	}
+	return d.paymentsBy(ctx, `transaction = $1 ORDER BY id LIMIT $2`, []byte(transactionKey(hash)), min(limit, maxPage))
+}
+
 // last is above all ids.
 const last = "\U0010FFFF"
 

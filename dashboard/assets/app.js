@@ -1,10 +1,30 @@
-// Copying, and when the overview asks for news. Pages work without this file.
+// Copying, local times, and when the overview asks for news. Pages work without this file.
 (() => {
   "use strict";
 
   // Copy buttons are hidden until there is something to make them work.
   const ready = (root) => {
     for (const button of root.querySelectorAll("button[data-copy]")) button.hidden = false;
+  };
+
+  // A time of day gets the reader's own beside it. The page's stays, and is UTC.
+  const two = (n) => String(n).padStart(2, "0");
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+  const localTimes = () => {
+    for (const time of document.querySelectorAll("time[datetime]:not([data-local])")) {
+      time.dataset.local = "";
+      const at = new Date(time.dateTime);
+      if (isNaN(at) || !/\d:\d\d/.test(time.textContent)) continue;
+      if (!at.getTimezoneOffset()) continue; // the same
+      const day = at.getDate() === at.getUTCDate() ? "" : at.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) + ", ";
+      const local = document.createElement("span");
+      local.className = "local";
+      local.textContent = `${day}${two(at.getHours())}:${two(at.getMinutes())} local`;
+      time.title = `${time.title}; ${at.toLocaleString()} (${zone})`;
+      time.after(" ", local);
+    }
+    const named = document.getElementById("local-zone");
+    if (named && !named.textContent && new Date().getTimezoneOffset()) named.textContent = `; local ones are those of ${zone}`;
   };
 
   const say = (text) => {
@@ -116,9 +136,11 @@
   document.addEventListener("htmx:afterSettle", (event) => {
     for (const restore of kept.splice(0)) restore();
     ready(event.target);
+    localTimes();
     draw();
   });
   ready(document);
+  localTimes();
   draw();
 
   // The secret of a link is behind the #, which browsers keep from servers. It leaves the address bar.

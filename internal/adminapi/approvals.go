@@ -56,7 +56,7 @@ type Approval struct {
 	Used      time.Time          `json:"used_at,omitzero"`
 }
 
-// Approvals is a page of approvals, newest first; of pending ones, the latest to expire first.
+// Approvals is a page of approvals, newest first; of pending ones, the soonest to expire first.
 type Approvals struct {
 	Approvals []Approval `json:"approvals"`
 	Next      string     `json:"next,omitempty"`

@@ -76,6 +76,28 @@ func (b *Books) PaymentIn(ctx context.Context, s Scope, id string) (*pay.Payment
 	return row, nil
 }
 
+// maxSameTransaction bounds the payments of one transaction that a search looks at. A facilitator may settle several in one.
+const maxSameTransaction = 100
+
+// TransactionIn lists payments of a scope's keys that moved money in a transaction, by id: at most 100.
+func (b *Books) TransactionIn(ctx context.Context, s Scope, hash string) ([]*pay.Payment, error) {
+	list, err := b.reader.PaymentsByTransaction(ctx, hash, maxSameTransaction)
+	if err != nil {
+		return nil, err
+	}
+	var seen []*pay.Payment
+	for _, p := range list {
+		k, err := b.reader.Key(ctx, p.KeyID)
+		if err != nil {
+			return nil, fmt.Errorf("payment %s: %w", p.ID, err)
+		}
+		if s.sees(k) {
+			seen = append(seen, p)
+		}
+	}
+	return seen, nil
+}
+
 // PendingIn counts and adds up the open payments of a scope's keys.
 func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 	var all Pending

@@ -53,7 +53,7 @@ func (s *Store) Approvals(ctx context.Context, q pay.ApprovalQuery) ([]pay.Appro
 		}
 		order := func(a, b pay.Approval) int { return cmp.Compare(b.ID, a.ID) }
 		if q.State == pay.ApprovalPending {
-			order = func(a, b pay.Approval) int { return cmp.Or(b.Expires.Compare(a.Expires), cmp.Compare(b.ID, a.ID)) }
+			order = func(a, b pay.Approval) int { return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID)) }
 		}
 		slices.SortFunc(list, order)
 		if q.Before != "" {

@@ -33,6 +33,18 @@ func (s *Store) Payment(ctx context.Context, id string) (*pay.Payment, error) {
 	return read(ctx, s, func(r *rows) (*pay.Payment, error) { return r.Payment(id) })
 }
 
+// PaymentsByTransaction lists payments with the hash of a transaction.
+func (s *Store) PaymentsByTransaction(ctx context.Context, hash string, limit int) ([]*pay.Payment, error) {
+	return read(ctx, s, func(r *rows) (list []*pay.Payment, err error) {
+		for _, p := range r.payments.ascending("") {
+			if len(list) < limit && p.Transaction != "" && strings.EqualFold(p.Transaction, hash) {
+				list = append(list, p.Clone())
+			}
+		}
+		return list, nil
+	})
+}
+
 // Payments lists a key's payments, newest first.
 func (s *Store) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, error) {
 	return s.newest(ctx, q.Before, q.Limit, func(p *pay.Payment) bool { return p.KeyID == q.KeyID && p.Labelled(q.Label) })

@@ -281,16 +281,16 @@ var approvalTests = map[string]func(*fixture){
 			}
 		}
 		listed("all", pay.ApprovalQuery{}, 5, 4, 3, 2, 1, 0)
-		listed("all pending", pay.ApprovalQuery{State: pay.ApprovalPending}, 5, 4, 3, 2, 1, 0)
+		listed("all pending", pay.ApprovalQuery{State: pay.ApprovalPending}, 0, 1, 2, 3, 4, 5)
 		f.answer(all[3], pay.Approved)
 		f.answer(all[4], pay.Denied)
 		f.answer(all[0], pay.Approved)
-		listed("pending", pay.ApprovalQuery{State: pay.ApprovalPending}, 5, 2, 1)
+		listed("pending", pay.ApprovalQuery{State: pay.ApprovalPending}, 1, 2, 5)
 		listed("pending of a key", pay.ApprovalQuery{KeyID: k.ID, State: pay.ApprovalPending}, 5)
 		listed("approved", pay.ApprovalQuery{State: pay.ApprovalApproved}, 3, 0)
 		listed("denied", pay.ApprovalQuery{KeyID: other.ID, State: pay.ApprovalDenied}, 4)
 		listed("of an organization", pay.ApprovalQuery{OrganizationID: "org"}, 5, 3, 2, 0)
-		listed("pending of an organization", pay.ApprovalQuery{OrganizationID: "org", State: pay.ApprovalPending}, 5, 2)
+		listed("pending of an organization", pay.ApprovalQuery{OrganizationID: "org", State: pay.ApprovalPending}, 2, 5)
 		listed("of no organization", pay.ApprovalQuery{OrganizationID: "another"})
 		listed("expired", pay.ApprovalQuery{State: pay.ApprovalExpired})
 		q := pay.ApprovalQuery{State: pay.ApprovalPending, Now: noon.Add(time.Hour + 2*time.Second), Limit: 10}

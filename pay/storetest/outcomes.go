@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -444,6 +445,21 @@ var outcomeTests = map[string]func(*fixture){
 		_, err := settle(true)
 		f.fails(err, pay.ErrTransactionKnown)
 		f.same("the owner", f.find(honest.ID).Transaction, hash)
+		second := must(settle(false))
+		with := func(hash string, limit int) (ids []string) {
+			for _, p := range must(f.PaymentsByTransaction(f.ctx, hash, limit)) {
+				ids = append(ids, p.ID)
+			}
+			return ids
+		}
+		both := []string{honest.ID, second.ID}
+		slices.Sort(both)
+		f.reopen(Opener.Kill)
+		f.same("those with it", with(hash, 10), both)
+		f.same("in upper case", with("0x"+strings.ToUpper(hash[2:]), 10), both)
+		f.same("the first of them", with(hash, 1), both[:1])
+		f.same("with another", with(transaction("2"), 10), []string{liar.ID})
+		f.same("with none", len(with(transaction("3"), 10))+len(with("", 10)), 0)
 	},
 	"a transaction claimed at once": func(f *fixture) {
 		k := f.key()
