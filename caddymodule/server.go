@@ -22,7 +22,7 @@ var firstLog = caddy.Log()
 // line is the command line of this process, and what it serves. It is that of a Caddy of one's own until a main function
 // calls [AsPurser].
 var line = &cli.Env{
-	Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Become: cli.Become, MakeKey: offlineKey, PublicRPC: cli.PublicRPC,
+	Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Become: cli.Become, Open: cli.Open, MakeKey: offlineKey, PublicRPC: cli.PublicRPC,
 	Layer: environment.OfProcess(), Server: new(cli.Server), Version: Version(),
 	Guest: guest,
 	Caddy: cli.Caddy{

@@ -36,6 +36,7 @@ type declinedRow struct {
 	Advice, AdvicePath                     string
 	KeyName, KeyPath                       string
 	First, Last                            moment
+	Days                                   bool // First is another day than Last
 	Price                                  *amount
 }
 
@@ -146,8 +147,9 @@ func reasonsOf(list []pay.Declined, f filter) (reasons []reasonCount) {
 func declinedRowOf(d pay.Declined, named map[string]string) declinedRow {
 	row := declinedRow{
 		Reason: reasonName(d.Reason), Why: whyDeclined(d.Reason), Host: hostName(d.Host), Task: cut(d.Task, maxName), Detail: cut(d.Detail, maxTitle),
-		Count: count(d.Count), First: momentOf(d.First, inTable), Last: momentOf(d.Last, inTable),
+		Count: count(d.Count), First: momentOf(d.First, "2 Jan"), Last: momentOf(d.Last, inTable),
 	}
+	row.Days = !pay.DayOf(d.First).Equal(pay.DayOf(d.Last))
 	if d.Price != nil {
 		price := amountOf(*d.Price, false, currency)
 		row.Price = &price

@@ -13,6 +13,9 @@ type settingsPage struct {
 	SignedIn, Ends, Resets                                             moment
 	Plans                                                              []planRow
 	Meters                                                             []meter
+	All                                                                everything
+	Elsewhere                                                          []setting // nil: the operator's
+	Docs                                                               string
 }
 
 type planRow struct {
@@ -83,6 +86,13 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	a := answer{page: "settings", title: "Settings", nav: "/dashboard/settings"}
 	p := settingsPage{
 		Operator: v.operator(), Linked: v.Account.ID == "", Role: roleText(v), Shares: cut(v.Shares, maxName), Issuer: d.Issuer, Version: d.Version,
+	}
+	if v.operator() {
+		all, err := d.everything(r.Context(), v)
+		if err != nil {
+			return answer{}, err
+		}
+		p.All, p.Elsewhere, p.Docs = all, d.elsewhere(), documentation+"configuration.md"
 	}
 	if p.Linked {
 		p.Name, p.SignedIn, p.Ends = cut(v.Name, maxName), momentOf(v.AuthTime, inText), momentOf(v.AuthTime.Add(session.Lifetime), inText)

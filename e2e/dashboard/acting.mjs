@@ -54,6 +54,18 @@ await main(async () => {
   await page.locator("#link-button:focus").waitFor(); // the page leads there
   await Promise.all([page.waitForURL(`${base}/dashboard/`), page.keyboard.press("Enter")]);
 
+  say("everything is paused and resumed");
+  await press("#all", /dashboard\/pause$/);
+  await look("pause");
+  await type("#reason", "a leaked key");
+  await press("#pause-all", `${base}/dashboard/`);
+  await page.getByText("Everything is paused.").waitFor();
+  await look("paused");
+  await press("#all", /dashboard\/pause$/);
+  await look("resume");
+  await press("#resume-all", `${base}/dashboard/`);
+  await page.getByText("Everything is resumed.").waitFor();
+
   say("a key is made with a limit and a wallet of its own");
   await press('.nav a[href="/dashboard/keys"]', /dashboard\/keys$/);
   await type("#label", "by keyboard");

@@ -123,9 +123,15 @@ await main(async () => {
   await errand("ask", { path: "/weather?phone" });
   await small.goto(list);
   await small.locator("#waiting th a").waitFor();
+  const inSight = (selector) => small.locator(selector).first().evaluate((e) => {
+    const { top, bottom } = e.getBoundingClientRect();
+    return scrollY === 0 && top >= 0 && bottom <= innerHeight;
+  });
+  check(await inSight("#waiting th a"), "what waits is not on the first screen");
   await sound(small, "approvals-phone");
   await small.locator("#waiting th a").tap();
   await small.waitForURL(one);
+  check(await inSight("#approve"), "approving needs scrolling");
   await sound(small, "approval-phone");
   await errand("deny", { id: small.url().split("/").at(-1) });
   await errand("answer", { path: "/weather?phone" });

@@ -132,7 +132,7 @@ await main(async () => {
   await page.getByLabel("To", { exact: true }).fill("2020-01-31");
   await page.getByRole("button", { name: "Filter" }).click();
   await page.waitForURL(/from=2020-01-01/);
-  check(await page.getByText("No spend matches").isVisible(), "events of 2020 are found");
+  check(await page.getByText("Nothing matches the filter").isVisible(), "events of 2020 are found");
   await page.getByRole("link", { name: "Clear" }).click();
 
   say("the export is what the API says");
@@ -150,7 +150,7 @@ await main(async () => {
   }
 
   say("a payment has a page");
-  await page.locator("tbody tr").first().locator("td.when a").click();
+  await page.locator("tbody tr").first().locator("th a").click();
   await page.waitForURL(/payments\/[0-9a-f-]{36}$/);
   check((await text(page, "h1")).startsWith("0.01"), "another amount");
 

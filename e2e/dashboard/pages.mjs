@@ -5,14 +5,15 @@
 import { base, budget, check, clean, faults, judge, main, newVisitor, picture, say, signIn, signInAgain, weigh } from "./browser.mjs";
 
 /** The pages that windows of odd sizes are tried with. */
-const only = ["overview", "spend", "settings", "wallet", "key", "payments"];
+const only = ["overview", "spend", "settings", "wallet", "key", "payments", "declined", "approvals"];
 
 const looks = [
   { name: "desk-light", options: { colorScheme: "light" }, start: true },
-  { name: "desk-dark", options: { colorScheme: "dark" } },
-  { name: "phone-light", options: { colorScheme: "light", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } },
+  { name: "desk-dark", options: { colorScheme: "dark", timezoneId: "Asia/Kolkata" } },
+  { name: "phone-light", options: { colorScheme: "light", timezoneId: "America/St_Johns", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } },
   { name: "phone-dark", options: { colorScheme: "dark", viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }, start: true },
-  { name: "tablet-light", options: { colorScheme: "light", viewport: { width: 768, height: 1024 } } },
+  { name: "tablet-light", options: { colorScheme: "light", timezoneId: "Pacific/Auckland", viewport: { width: 768, height: 1024 } } },
+  { name: "tablet-dark", options: { colorScheme: "dark", viewport: { width: 768, height: 1024 } }, only },
   { name: "small-light", options: { colorScheme: "light", viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true }, only },
   { name: "wide-dark", options: { colorScheme: "dark", viewport: { width: 2200, height: 1200 } }, only },
 ];
@@ -28,6 +29,13 @@ async function complete(page) {
   await page.evaluate(() => scrollTo(0, 0));
 }
 
+/** Times of a day without the reader's own beside them, where it is another one. */
+function foreign(page) {
+  return page.evaluate(() => [...document.querySelectorAll("time[datetime]")]
+    .filter((e) => /\d:\d\d/.test(e.textContent) && new Date(e.dateTime).getTimezoneOffset() !== 0 && !e.nextElementSibling?.matches(".local"))
+    .map((e) => e.outerHTML));
+}
+
 async function look(visitor, page, look, name, path, status = 200) {
   visitor.expected.add(new URL(path, base).href);
   let res;
@@ -40,6 +48,7 @@ async function look(visitor, page, look, name, path, status = 200) {
   weights.set(name, { bytes: Math.max(bytes, weights.get(name)?.bytes ?? 0), requests });
   if (bytes > budget) wrong.add(`${name}: ${bytes} bytes are transferred, ${budget} are allowed`);
   for (const fault of await faults(page)) wrong.add(`${name}, ${look}: ${fault}`);
+  for (const time of await foreign(page)) wrong.add(`${name}, ${look}: no local time beside ${time}`);
   const { bad, others } = await judge(page);
   for (const finding of bad) wrong.add(`${name}, ${look}: ${finding}`);
   for (const finding of others) moderate.add(`${name}: ${finding}`);

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,13 +14,13 @@ import (
 )
 
 // fill writes a history of payments into the store of a purser, which is stopped for that time.
-func (h *house) fill(payments int, keys []string) {
+func (h *house) fill(payments int, keys []string, flags ...string) {
 	h.t.Helper()
 	if err := h.purser.Stop(syscall.SIGTERM); err != nil {
 		h.t.Fatalf("stop purser: %v", err)
 	}
 	began := time.Now()
-	args := append([]string{h.purser.Data, strconv.Itoa(payments)}, keys...)
+	args := slices.Concat(flags, []string{h.purser.Data, strconv.Itoa(payments)}, keys)
 	if out, err := exec.CommandContext(h.t.Context(), process.Build(h.t, "fill", "./e2e/dashboard/fill"), args...).CombinedOutput(); err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}
@@ -81,7 +83,8 @@ func TestPages(t *testing.T) {
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
 		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
 		"approvals": "/dashboard/approvals", "approvals-denied": "/dashboard/approvals?state=denied", "approval": "/dashboard/approvals/" + held[0],
-		"declined": "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
+		"payments-search": "/dashboard/payments?q=0x" + strings.Repeat("0", 64),
+		"declined":        "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
 		"limits": "/dashboard/keys/" + keys[1] + "/limits", "key-reissue": "/dashboard/keys/" + keys[1] + "/reissue", "key-revoke": "/dashboard/keys/" + keys[1] + "/revoke",
 	}
 	ada.post("/dashboard/keys/"+own+"/pause").is(t, 200, "Key paused")

@@ -65,7 +65,7 @@ func (env *Env) commands() []Command {
 		{"resume", "[flags]", "Lets payments begin again after a pause", resumeHelp, env.resumeCommand},
 		{"webhooks", "[flags]", "Shows where notices are sent to, tests it, or sends some again", webhooksHelp, env.webhooksCommand},
 		{"audit", "[flags]", "Lists who changed what", auditHelp, env.auditCommand},
-		{"dashboard", "[flags]", "Prints a link that signs you in to the dashboard as the operator", dashboardHelp, env.dashboardCommand},
+		{"dashboard", "[flags]", "Opens the dashboard with a link that signs you in as the operator", dashboardHelp, env.dashboardCommand},
 		{"status", "[flags]", "Shows how a running purser is", statusHelp, env.statusCommand},
 	}
 }

@@ -13,10 +13,14 @@ import (
 )
 
 const dashboardHelp = `
-Prints a link that signs you in to the dashboard of a running purser as its operator, with
+Makes a link that signs you in to the dashboard of a running purser as its operator, with
 every key, wallet and payment. The link works once, for five minutes; the session ends after
 12 hours. No identity provider is needed. Only those who may ask purser's admin endpoint can
 make a link: no API key can.
+
+In a terminal on a machine with a display, the link opens in your browser; over SSH it does not.
+Other users of the machine can see the link among the arguments of the browser for a moment.
+--no-open only prints it.
 
 --url names the address by which the browser reaches purser, if it is another one than purser's:
 that of an SSH tunnel with another port, for example.
@@ -25,6 +29,7 @@ that of an SSH tunnel with another port, for example.
 whole purser, and every link that still waits.
 
     $ purser dashboard
+    $ purser dashboard --no-open
     $ purser dashboard --json
     $ purser dashboard --url http://localhost:9000
     $ purser dashboard --sign-out`
@@ -33,6 +38,7 @@ func (env *Env) dashboardCommand(c *cobra.Command) {
 	a := env.asks(c)
 	out := a.Flags().Bool("sign-out", false, "end all sessions of operators, instead of beginning one")
 	at := a.Flags().String("url", "", "scheme, host and port of the link")
+	stay := a.Flags().Bool("no-open", false, "open no browser")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		if *out {
@@ -51,7 +57,11 @@ func (env *Env) dashboardCommand(c *cobra.Command) {
 		if _, path, ok := strings.Cut(link.URL, "/dashboard/"); ok && base != "" {
 			link.URL = base + "/dashboard/" + path
 		}
-		return show(a.OutOrStdout(), a.json, link, func(t *table, l adminapi.DashboardLink) { writeDashboardLink(t, l, base == "") })
+		err = show(a.OutOrStdout(), a.json, link, func(t *table, l adminapi.DashboardLink) { writeDashboardLink(t, l, base == "") })
+		if err == nil && !a.json && !*stay && a.openBrowser(link.URL) {
+			say(c, "Your browser opens the link.")
+		}
+		return err
 	})
 }
 

@@ -22,6 +22,8 @@ type Env struct {
 	Version string        // of the program
 	// Become turns this process into a program, or runs it and returns its exit status.
 	Become func(path string, args, environ []string) (status int, err error)
+	// Open starts a program that goes on without this process; nil: none is started.
+	Open   func(path string, args []string) error
 	Caddy  Caddy
 	Layer  *environment.Layer // of files over the variables above
 	Server *Server            // what this process serves

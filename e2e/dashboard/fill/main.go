@@ -1,7 +1,9 @@
 // Command fill writes a long history of payments and declined requests into the database of a purser that is not running. The tests run it as a
 // program of its own, because the race detector would make it ten times slower.
 //
-//	fill DATA-DIRECTORY PAYMENTS KEY-ID...
+//	fill [-paid-only] DATA-DIRECTORY PAYMENTS KEY-ID...
+//
+// With -paid-only nothing was declined.
 package main
 
 import (
@@ -26,6 +28,10 @@ func main() {
 }
 
 func fill(ctx context.Context, args []string) error {
+	paidOnly := len(args) > 0 && args[0] == "-paid-only"
+	if paidOnly {
+		args = args[1:]
+	}
 	if len(args) < 3 {
 		return errors.New("usage: fill DATA-DIRECTORY PAYMENTS KEY-IDS")
 	}
@@ -39,5 +45,9 @@ func fill(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(boltfill.Fill(ctx, db, boltfill.Options{Keys: args[2:], Payments: payments}), boltfill.Declines(ctx, db, args[2:], time.Now()), db.Close())
+	err = boltfill.Fill(ctx, db, boltfill.Options{Keys: args[2:], Payments: payments})
+	if !paidOnly {
+		err = errors.Join(err, boltfill.Declines(ctx, db, args[2:], time.Now()))
+	}
+	return errors.Join(err, db.Close())
 }
