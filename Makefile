@@ -12,7 +12,7 @@ GOTEST   := $(GO) test -vet=off -timeout 25m
 # Checkouts in different folders share one build cache.
 export GOFLAGS ?= -trimpath
 
-.PHONY: help build sandbox test test-go test-simulation simulate test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak upgrade ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-simulation simulate test-postgres migrate-scale e2e test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills nodes soak upgrade ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard pictures dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go walk contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,6 +155,12 @@ lint-python: clients/python/.venv/.done
 
 dashboard: build e2e-deps ## the dashboard in a browser; pictures of every page in PICTURES
 	$(E2E) $(GO) test -count=1 -timeout 15m -v ./e2e/dashboard -dashboard.pictures=$(or $(PICTURES),$(CURDIR)/bin/pictures)
+
+# TestPicturesAreOfThesePages in ./dashboard fails when the pages have changed since.
+pictures: build e2e/dashboard/node_modules/.package-lock.json ## the pictures of README and docs, in light and dark, from the pages of now; needs chromium
+	@mkdir -p docs/images
+	$(E2E) $(GO) test -vet=off -count=1 -timeout 10m ./e2e/dashboard -run TestPicturesOfDocuments -dashboard.docs=$(CURDIR)/docs/images
+	$(GO) test -vet=off -count=1 ./dashboard -run TestPicturesAreOfThesePages -update
 
 dashboard-scale: build e2e-deps ## server time of every page with EVENTS payments in the store
 	$(E2E) $(GO) test -count=1 -timeout 30m -v -run LongHistory ./e2e/dashboard -dashboard.events=$(or $(EVENTS),1000000)
