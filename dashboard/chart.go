@@ -95,7 +95,7 @@ func newChart(days []pay.DaySum, view chartView, lanes []lane) chart {
 		net := netOf(d.Sum)
 		shown = append(shown, net)
 		b, row := newBar(i, len(days)), dayRow{
-			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{period: period{From: d.Day, To: d.Day}}.path(""), Count: count(d.Count), Net: net,
+			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{period: period{From: d.Day, To: d.Day}}.path(), Count: count(d.Count), Net: net,
 		}
 		b.Text = fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))
 		if len(lanes) == 0 {

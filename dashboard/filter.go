@@ -63,8 +63,8 @@ const (
 	declinedPath = "/dashboard/declined"
 )
 
-// path returns the path of the spend page with this filter, after the cursor before.
-func (f filter) path(before string) string { return f.on(spendPath, before) }
+// path returns the path of the spend page with this filter.
+func (f filter) path() string { return f.on(spendPath, "") }
 
 // on returns the path of a page with this filter, after the cursor before.
 func (f filter) on(page, before string) string {

@@ -203,7 +203,7 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	}
 	p := keyPage{
 		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
-		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(""), Limits: d.limits(k),
+		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(), Limits: d.limits(k),
 		May: v.permits(), Kept: k.Kept(), State: keyStateOf(v, k), PausedHosts: pausedHosts(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,

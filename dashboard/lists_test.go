@@ -98,7 +98,7 @@ func TestSearch(t *testing.T) {
 	asks(ada, "<b>"+strings.Repeat("x", 400)).is(200, "This is no host").without("<b>")
 }
 
-// One transaction may have settled several payments.
+// Several payments may have the same transaction.
 func TestSearchForATransactionOfSeveralPayments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -160,7 +160,7 @@ func TestPausingEverythingFromTheOverview(t *testing.T) {
 	}
 }
 
-// Those that expire first are at the top, on the overview and in the list.
+// The overview and the list begin with requests that expire first.
 func TestTheFirstToExpireIsTheFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

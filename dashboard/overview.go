@@ -194,11 +194,11 @@ func (d *dashboard) history(ctx context.Context, v visit, view chartView, n *new
 	n.Chart = new(newChart(sum.Days, view, s.lanes()))
 	during := view.text()
 	n.Hosts = newShares("hosts", "Hosts", "Host", "What was spent at which host "+during, "No host was paid "+during+".", sum.Hosts, func(name string) string {
-		return filter{Host: name, period: view.period}.path("")
+		return filter{Host: name, period: view.period}.path()
 	})
 	n.Tasks = newShares("tasks", "Tasks", "Task", "What was spent on which task "+during,
 		"Nothing was paid with a task label. The proxy's password, or purser exec --task, sets one.", sum.Tasks, func(name string) string {
-			return filter{Task: name, period: view.period}.path("")
+			return filter{Task: name, period: view.period}.path()
 		})
 	return nil
 }

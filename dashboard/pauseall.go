@@ -9,9 +9,6 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// pausePath is the page that asks before everything is paused or resumed.
-const pausePath = "/dashboard/pause"
-
 // everything says whether purser pays at all, and what the visitor may do about it.
 type everything struct {
 	Paused bool

@@ -115,7 +115,7 @@ func (s *split) link(id string) (name, path string) {
 	switch {
 	case s.view.by == splitKey:
 		f.KeyID = id
-		return cmp.Or(s.keys[id], "Key "+tail(id)), f.path("")
+		return cmp.Or(s.keys[id], "Key "+tail(id)), f.path()
 	case id == "" && s.view.by == splitHost:
 		return "without a host", ""
 	case id == "":
@@ -125,5 +125,5 @@ func (s *split) link(id string) (name, path string) {
 	default:
 		f.Task = id
 	}
-	return cut(id, maxName), f.path("")
+	return cut(id, maxName), f.path()
 }

@@ -9,7 +9,7 @@ import (
 
 // Open starts a program without input and output, which goes on when this process ends.
 func Open(path string, args []string) error {
-	c := exec.Command(path, args...) //nolint:gosec // browserProgram names the program
+	c := exec.Command(path, args...) //nolint:gosec,noctx // browserProgram names the program, and no context ends it
 	if err := c.Start(); err != nil {
 		return err
 	}
