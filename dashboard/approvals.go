@@ -61,7 +61,7 @@ type approvalRow struct {
 	KeyName, KeyPath             string
 	Amount                       amount
 	State                        state
-	Asked, Answered              moment
+	Asked, Answered, Expires     moment
 	Left                         string // until it expires
 	By                           string
 }
@@ -234,7 +234,7 @@ func approvalRowOf(v visit, a pay.Approval, named map[string]string) approvalRow
 	row := approvalRow{
 		ID: a.ID, Path: approvalPath(a.ID), Site: cmp.Or(siteOf(a.URL).Text, "a host that is not known"), Method: cut(a.Method, 12), Task: cut(a.Task, maxName),
 		KeyName: named[a.KeyID], KeyPath: keyPath(a.KeyID), Amount: amountOf(a.Terms.Amount, false, cut(a.Currency, 12)), State: approvalStateOf(a, v.now),
-		Asked: momentOf(a.Created, inTable), Left: timeLeft(a.Expires, v.now),
+		Asked: momentOf(a.Created, inTable), Expires: momentOf(a.Expires, "2 Jan, 15:04"), Left: timeLeft(a.Expires, v.now),
 	}
 	if a.Answer != "" {
 		row.Answered, row.By = momentOf(a.Answered, inTable), byOf(v, a.By)

@@ -262,7 +262,9 @@ func (d *dashboard) held(ctx context.Context, v visit) (h held, err error) {
 	keys, err := d.Books.KeysIn(ctx, v.scope())
 	named := names(keys)
 	for _, a := range list[:min(len(list), heldShown)] {
-		h.Rows = append(h.Rows, approvalRowOf(v, a, named))
+		row := approvalRowOf(v, a, named)
+		row.Left = "" // it changes by itself, and would replace all parts of the page each minute
+		h.Rows = append(h.Rows, row)
 	}
 	return h, err
 }

@@ -182,6 +182,6 @@ func TestTheFirstToExpireIsTheFirst(t *testing.T) {
 			at += next
 		}
 	}
-	order(ada.get("/dashboard/").is(200).without("a.example/4"), "Waiting for an answer", "a.example/1", "56 minutes", "a.example/2", "a.example/3", "All 4", "Money left")
+	order(ada.get("/dashboard/").is(200).without("a.example/4"), "Waiting for an answer", "a.example/1", "until <time", "a.example/2", "a.example/3", "All 4", "Money left")
 	order(ada.get("/dashboard/approvals").is(200), "a.example/1", "a.example/2", "a.example/3", "a.example/4")
 }
