@@ -58,7 +58,7 @@ func (env *Env) dashboardCommand(c *cobra.Command) {
 			link.URL = base + "/dashboard/" + path
 		}
 		err = show(a.OutOrStdout(), a.json, link, func(t *table, l adminapi.DashboardLink) { writeDashboardLink(t, l, base == "") })
-		if err == nil && !a.json && !*stay && a.openBrowser(link.URL) {
+		if err == nil && !a.json.on && !*stay && a.openBrowser(link.URL) {
 			say(c, "Your browser opens the link.")
 		}
 		return err
