@@ -66,7 +66,7 @@ func (c *dayCheck) add(e *pay.SpendEvent) {
 		was  []pay.NameSum
 		want *[]pay.NameSum
 		name string
-	}{{c.was.Hosts, &c.want.Hosts, e.Host}, {c.was.Tasks, &c.want.Tasks, e.Task}} {
+	}{{c.was.Hosts, &c.want.Hosts, e.SumHost()}, {c.was.Tasks, &c.want.Tasks, e.Task}} {
 		if part.name != pay.RestName && codec.IndexOfName(part.was, part.name) < 0 {
 			if pay.SumName(part.name) == part.name {
 				c.loose[i].Event(e)

@@ -27,6 +27,7 @@ type paymentScan struct {
 	f      pay.PaymentFilter
 	keys   []string // mergedKeys at most
 	wanted byte     // filters the rows of a label without an index, which is one of the first eight
+	spared byte     // rows with one of these labels, of the first eight, are left out
 	passed string   // the last id that was looked at; "": none
 	more   bool     // there is more below it
 	enough bool     // the visitor wants no more
@@ -70,15 +71,14 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 	if f.Label != "" && codec.LabelBits(f.Label) == 0 {
 		return t, nil
 	}
+	with, without := f.Summed()
+	f.Label = with
 	parts := chunks(keyIDs, f.All)
 	for _, keys := range parts {
-		s := paymentScan{DB: d, f: f, keys: keys}
+		s := paymentScan{DB: d, f: f, keys: keys, spared: byte(codec.LabelBits(without))}
 		err := s.read(ctx, max(1, sumViews/len(parts)), func(_ *bbolt.Tx, _ string, r codec.Brief) (bool, error) {
 			a, err := r.Moved()
-			t.Add(r.Currency, pay.Sum{Count: 1, Amount: a})
-			if at := r.Created.Time(); t.Since.IsZero() || at.Before(t.Since) {
-				t.Since = at
-			}
+			t.Row(r.Currency, pay.IsWithdrawal(r.Host, r.RequestURL), pay.Sum{Count: 1, Amount: a}, r.Created.Time())
 			return true, err
 		})
 		if err != nil {
@@ -129,7 +129,7 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 		if s.f.Label != "" {
 			with = codec.LabelBits(s.f.Label)
 		}
-		for _, set := range labelSets(tx, with, 0) {
+		for _, set := range labelSets(tx, with, uint16(s.spared)) {
 			m.begin("", before, idIndex{labelledBucket, setPrefix(set)})
 		}
 		return m
@@ -145,6 +145,14 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 		m.begin(keyID, before, x)
 	}
 	return m
+}
+
+// takes reports whether a row has the labels that are wanted. A damaged row has: what reads it says so.
+func (s *paymentScan) takes(encoded []byte) bool {
+	if len(encoded) < 2 {
+		return s.wanted == 0
+	}
+	return (s.wanted == 0 || encoded[1]&s.wanted != 0) && encoded[1]&s.spared == 0
 }
 
 // readIn visits the payments of one transaction.
@@ -164,7 +172,7 @@ func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx 
 		id := string(r.id)
 		encoded := rows.Get(r.id)
 		m.next(r)
-		if s.wanted == 0 || len(encoded) > 1 && encoded[1]&s.wanted != 0 {
+		if s.takes(encoded) {
 			brief, err := codec.DecodeBrief(encoded)
 			if err != nil {
 				return fmt.Errorf("payment %s: %w", id, err)
@@ -188,14 +196,7 @@ func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx 
 func (d *DB) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (t pay.Totals, err error) {
 	q.Before, q.Limit = "", maxSummed
 	for keys := range slices.Chunk(keyIDs, mergedKeys) {
-		l := spendList{DB: d, q: q, keys: keys, most: maxSummed, sum: func(e *pay.SpendEvent) {
-			var s pay.Sum
-			s.Event(e)
-			t.Add(e.Currency, s)
-			if at := e.Created; t.Since.IsZero() || at.Before(t.Since) {
-				t.Since = at
-			}
-		}}
+		l := spendList{DB: d, q: q, keys: keys, most: maxSummed, sum: t.Event}
 		if err := l.read(ctx); err != nil {
 			return pay.Totals{}, err
 		}

@@ -81,8 +81,9 @@ func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.
 						return nil
 					}
 					rows++
-					if err := visitSpendDay(keyIDs[0], dayIn(number), row, visit); err != nil {
-						return err
+					day := dayIn(number)
+					if err := codec.VisitSpend(keyIDs[0], day, row, visit); err != nil {
+						return fmt.Errorf("spend of key %s on %s: %w", keyIDs[0], day.Format(time.DateOnly), err)
 					}
 				}
 				keyIDs, next = keyIDs[1:], first
@@ -92,27 +93,6 @@ func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// visitSpendDay decodes a row as far as the visitor wants it.
-func visitSpendDay(keyID string, day time.Time, row []byte, visit pay.SpendDays) error {
-	total := func(s pay.Sum) {
-		if visit.Day != nil {
-			visit.Day(keyID, day, s)
-		}
-	}
-	var named func(kind int, name []byte, s pay.Sum)
-	if visit.Host != nil || visit.Task != nil {
-		named = func(kind int, name []byte, s pay.Sum) {
-			if to := [...]func(string, time.Time, []byte, pay.Sum){codec.HostSums: visit.Host, codec.TaskSums: visit.Task}[kind]; to != nil {
-				to(keyID, day, name, s)
-			}
-		}
-	}
-	if err := codec.VisitDay(row, total, named); err != nil {
-		return fmt.Errorf("spend of key %s on %s: %w", keyID, day.Format(time.DateOnly), err)
 	}
 	return nil
 }

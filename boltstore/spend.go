@@ -45,7 +45,7 @@ func decodeEvent(key, encoded []byte) (pay.SpendEvent, error) {
 	return codec.DecodeEvent(string(keyID), string(id), encoded)
 }
 
-// SpendEvents lists a key's events, newest first.
+// SpendEvents lists a key's events without those of withdrawals, newest first.
 func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([]pay.SpendEvent, error) {
 	bucket, prefix := eventsBucket, keyPrefix(keyID)
 	if q.Task != "" {
@@ -76,7 +76,9 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 					err = fmt.Errorf("spend event %s: %w", id, err)
 					return false
 				}
-				list = append(list, e)
+				if !e.Withdraws() {
+					list = append(list, e)
+				}
 				return true
 			})
 			return err

@@ -174,7 +174,6 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 type keyPage struct {
 	ID, Name, Label, MonthName, Payments, SpendPath string
 	Created                                         moment
-	Spent                                           amount
 	Wallets                                         []link
 	Limits                                          []limit
 	Bars                                            []budgetBar
@@ -196,14 +195,13 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	sum := month.Total()
 	wallets, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err
 	}
 	p := keyPage{
 		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
-		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(), Limits: d.limits(k),
+		Payments: payments(month.Total().Count), SpendPath: filter{KeyID: k.ID}.path(), Limits: d.limits(k),
 		May: v.permits(), Kept: k.Kept(), State: keyStateOf(v, k), PausedHosts: pausedHosts(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,

@@ -44,13 +44,13 @@ type paymentRow struct {
 	Amount                 amount
 	State                  state
 	When                   moment
-	Fresh                  bool `json:"-"`
+	Fresh, Withdraws       bool `json:"-"`
 }
 
 func rowOf(p *pay.Payment, when moment) paymentRow {
 	return paymentRow{
 		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL), Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
-		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when,
+		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when, Withdraws: p.Withdraws(),
 	}
 }
 
@@ -138,6 +138,8 @@ func (n *news) since(seen, newest string) answer {
 		}
 	}
 	switch {
+	case fresh == 1 && n.Feed.Payments[0].Withdraws:
+		n.Announce = fmt.Sprintf("%s: %s", n.Feed.Payments[0].Site.Text, n.Feed.Payments[0].Amount)
 	case fresh == 1:
 		n.Announce = fmt.Sprintf("New payment: %s to %s", n.Feed.Payments[0].Amount, n.Feed.Payments[0].Site.Text)
 	case fresh > 1:

@@ -35,9 +35,12 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	q := r.URL.Query()
 	f, before := filterOf(q, v.now), q.Get("before")
 	p, known := paymentsPage{}, false
-	never := ""
+	never, sumName := "", ""
 	for _, l := range paymentLabels {
 		if l.label == f.State {
+			if sumName = l.name; l.label == "" {
+				sumName = spentName
+			}
 			known, p.About, never, p.Caption = true, l.about, l.none, l.name+" payments, newest first"
 		}
 	}
@@ -69,7 +72,7 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p.Sums = sumsOf(total)
+	p.Sums = sumsOf(sumName, total)
 	p.rows(page.Payments, keys)
 	if p.end(len(page.Payments), page.Next, never) {
 		p.Unused = unused{never, d.tryCommands(r)}

@@ -131,6 +131,9 @@ const (
 func siteOf(raw string) site {
 	u, ok := followed(raw)
 	if !ok {
+		if to, moved := strings.CutPrefix(raw, pay.WithdrawalURL); moved {
+			raw = "Withdrawal to " + to
+		}
 		if raw == "" {
 			raw = "no address given"
 		}
@@ -230,6 +233,8 @@ func stateOf(p *pay.Payment) state {
 		return state{"Confirmed", ""}
 	case p.State == pay.Settled:
 		return state{"Settled", ""}
+	case p.Canceled():
+		return state{"Canceled", "void"}
 	case p.State == pay.Void:
 		return state{"Not paid", "void"}
 	case p.Refused:

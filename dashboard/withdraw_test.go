@@ -80,6 +80,14 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("what the wallet holds now: %s", result.brief())
 	}
 	ada.get("/dashboard/audit").is(200, "Money withdrawn", "you")
+	// Its own money that moved is listed, and is not spent.
+	withdrawn := "Withdrawn: <strong>1 withdrawal</strong> · <strong><span class=\"amount\">1.5 <span class=\"unit\">USDC</span></span>"
+	for _, list := range []string{"/dashboard/spend", "/dashboard/payments", "/dashboard/spend?host=withdrawal", "/dashboard/spend?payee=" + home} {
+		ada.get(list).is(200, "Withdrawal to "+home, "Spent: <strong>0 payments</strong> · <strong><span class=\"amount\">0 ", withdrawn)
+	}
+	ada.get("/dashboard/").is(200, "Withdrawal to "+home, "<dd>0 payments</dd>").without(">1.5 <span class=\"unit\">USDC</span></span></dd><dd>", "host=withdrawal")
+	ada.get("/dashboard/keys/"+ada.key.ID).is(200, "<dd>0 payments.").without("Spent in")
+	ada.get("/dashboard/spend.csv").is(200, ",withdrawal\n")
 	ada.get(path).is(200, "Withdrawn in 30 days", ">1.5 <").without("<dd><span class=\"amount\">1.5 <span class=\"unit\">USDC</span></span>, 1 payment")
 
 	// An equal one is another order only if the visitor says so, and that one is sent once, too.

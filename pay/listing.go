@@ -21,6 +21,16 @@ type PaymentFilter struct {
 	Limit    int
 }
 
+// Summed returns the label that payments must have to be summed, and one that they must not have; "" is none. It is the
+// filter's own. Without one, payments that moved their money are summed: the settled ones that the chain does not
+// disprove. What they add up to is what Spend adds up to.
+func (f PaymentFilter) Summed() (with, without string) {
+	if f.Label == "" {
+		return string(Settled), "disputed"
+	}
+	return f.Label, ""
+}
+
 // Wants reports whether the filter selects a payment, whatever its key and place in the list.
 func (f PaymentFilter) Wants(p *Payment) bool {
 	return p.Labelled(f.Label) && f.WantsOf(p.Host, p.Task, p.Terms.PayTo, p.Created)
@@ -49,23 +59,42 @@ type CurrencySum struct {
 
 // Totals add up the rows that a filter selects.
 type Totals struct {
-	Currencies []CurrencySum // by name
+	Currencies []CurrencySum // of purchases, by name
+	Withdrawn  []CurrencySum // of withdrawals, by name
 	// Partial tells that older rows were not looked at, because there are too many. Since is the time
 	// of the last row that was.
 	Partial bool
 	Since   time.Time
 }
 
-// Add adds a sum.
-func (t *Totals) Add(currency string, s Sum) {
-	i, found := slices.BinarySearchFunc(t.Currencies, currency, func(c CurrencySum, name string) int { return cmp.Compare(c.Currency, name) })
-	if !found {
-		t.Currencies = slices.Insert(t.Currencies, i, CurrencySum{Currency: currency})
+// Row adds a row of a time: a purchase, or a withdrawal.
+func (t *Totals) Row(currency string, withdraws bool, s Sum, at time.Time) {
+	to := &t.Currencies
+	if withdraws {
+		to = &t.Withdrawn
 	}
-	t.Currencies[i].Add(s)
+	addCurrency(to, currency, s)
+	if t.Since.IsZero() || at.Before(t.Since) {
+		t.Since = at
+	}
 }
 
-// Count returns the number of payments.
+// Event adds a spend event.
+func (t *Totals) Event(e *SpendEvent) {
+	var s Sum
+	s.Event(e)
+	t.Row(e.Currency, e.Withdraws(), s, e.Created)
+}
+
+func addCurrency(to *[]CurrencySum, currency string, s Sum) {
+	i, found := slices.BinarySearchFunc(*to, currency, func(c CurrencySum, name string) int { return cmp.Compare(c.Currency, name) })
+	if !found {
+		*to = slices.Insert(*to, i, CurrencySum{Currency: currency})
+	}
+	(*to)[i].Add(s)
+}
+
+// Count returns the number of purchases.
 func (t *Totals) Count() (n int) {
 	for _, c := range t.Currencies {
 		n += c.Count
@@ -74,8 +103,9 @@ func (t *Totals) Count() (n int) {
 }
 
 // SpendDays hears the daily sums of keys. Names are not kept; "" and RestName are among them. What
-// is nil is not read.
+// is nil is not read. Withdrawn hears of withdrawals, which are in no other sum.
 type SpendDays struct {
 	Day        func(keyID string, day time.Time, total Sum)
+	Withdrawn  func(keyID string, day time.Time, s Sum)
 	Host, Task func(keyID string, day time.Time, name []byte, s Sum)
 }

@@ -190,7 +190,7 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
 	}
 	if of := p.withdrawn(w, u); of != (Hash{}) {
-		row.Door, row.RequestURL, row.Host = policy.DoorOperator, WithdrawalURL+u.To.String(), withdrawalHost
+		row.Door, row.RequestURL, row.Host = policy.DoorOperator, WithdrawalURL+u.To.String(), WithdrawalHost
 		row.Identity, row.Fingerprint, row.Answered = of, of, false
 		return row, nil
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendEvent is the record of money that moved. It never changes; a correcting one may follow.
+// SpendEvent is the record of money that moved. It never changes; a correcting one may follow. Those of withdrawals
+// are no spend: see [SpendEvent.Withdraws].
 type SpendEvent struct {
 	ID         string       `json:"ID"` // UUIDv7 of Created: events sort by time
 	KeyID      string       `json:"KeyID"`
@@ -27,7 +28,7 @@ type SpendEvent struct {
 	Corrects string `json:"Corrects,omitempty"`
 }
 
-// SpendQuery selects spend events of one key.
+// SpendQuery selects spend events of one key, without those of withdrawals.
 type SpendQuery struct {
 	Task   string // only events with this label; "" is all of them
 	Before string // id of the last event of the page before; "" for the first
@@ -127,9 +128,6 @@ func (p *Payment) Entry(e SpendEvent) SpendEntry {
 		WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
 	}
 }
-
-// Withdraws reports whether the event is that of a withdrawal.
-func (e SpendEntry) Withdraws() bool { return e.Door == policy.DoorOperator }
 
 // RecordedHost converts an operator's input, a host or a URL, to the form of payments and events.
 func RecordedHost(typed string) string {

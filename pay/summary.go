@@ -16,7 +16,8 @@ type SpendBook interface {
 	// SpendSummary adds up what the keys spent on UTC days, at a cost of keys times days.
 	SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (Summary, error)
 	// VisitSpendDays visits the daily sums of the keys from one UTC day to another, at a cost of keys
-	// times days. The zero from is no bound. The visitor must not call the store.
+	// times days. The zero from is no bound. The visitor must not call the store. Withdrawals are in no
+	// sum but their own.
 	VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit SpendDays) error
 	// VisitWalletDays visits what left wallets from one UTC day to another, by wallet and day, at a cost
 	// of wallets times days. Days without an event are left out. The visitor must not call the store.
@@ -31,8 +32,9 @@ type SpendBook interface {
 	// ListPayments lists the keys' payments, newest first. A call looks at a bounded number of rows;
 	// a page that ends early for that has a Next.
 	ListPayments(ctx context.Context, keyIDs []string, f PaymentFilter) (PaymentPage, error)
-	// SumPayments adds up the payments that ListPayments lists, of a bounded number of rows: the newest
-	// ones. Amount is what they moved or can move. It ignores f.Before and f.Limit.
+	// SumPayments adds up payments that ListPayments lists, of a bounded number of rows: the newest
+	// ones. Amount is what they moved or can move. Without a label, it adds up those that moved their money: see
+	// [PaymentFilter.Summed]. It ignores f.Before and f.Limit.
 	SumPayments(ctx context.Context, keyIDs []string, f PaymentFilter) (Totals, error)
 	// PaymentsOf lists the keys' payments, newest first. Of a label that most payments get
 	// (settled, confirmed) only recent ones are found.
@@ -69,6 +71,13 @@ func (s *Sum) Event(e *SpendEvent) {
 func (s *Sum) Add(o Sum) {
 	s.Count += min(o.Count, math.MaxInt-s.Count)
 	s.Amount, s.Corrected = s.Amount.AddSaturated(o.Amount), s.Corrected.AddSaturated(o.Corrected)
+}
+
+// Without returns the sum less a part of it.
+func (s Sum) Without(part Sum) Sum {
+	return Sum{
+		Count: max(0, s.Count-part.Count), Amount: s.Amount.SubSaturated(part.Amount), Corrected: s.Corrected.SubSaturated(part.Corrected),
+	}
 }
 
 // RestName names the sum of hosts or tasks that have no sum of their own. None has this name.
@@ -162,16 +171,16 @@ func tally(names map[string]*Sum, name []byte, s Sum) {
 	sum.Add(s)
 }
 
-// Event adds a spend event, if its day is the tally's.
+// Event adds a spend event, if its day is the tally's, unless it is a withdrawal's.
 func (t *Tally) Event(e *SpendEvent) {
 	day := DayOf(e.Created)
-	if len(t.days) == 0 || day.Before(t.days[0].Day) || day.After(t.days[len(t.days)-1].Day) {
+	if len(t.days) == 0 || day.Before(t.days[0].Day) || day.After(t.days[len(t.days)-1].Day) || e.Withdraws() {
 		return
 	}
 	var s Sum
 	s.Event(e)
 	t.Day(day, s)
-	t.Host([]byte(SumName(e.Host)), s)
+	t.Host([]byte(e.SumHost()), s)
 	t.Task([]byte(SumName(e.Task)), s)
 }
 

@@ -15,12 +15,7 @@ const (
 	// withdrawalGrace is the time after its validity in which the same command gets the earlier
 	// withdrawal. A person, or a machine that was started again, repeats later than an agent.
 	withdrawalGrace = time.Hour
-	// withdrawalHost stands for the host of a seller in the books.
-	withdrawalHost = "withdrawal"
 )
-
-// WithdrawalURL begins the URL of a withdrawal in the books. The address that got the money follows.
-const WithdrawalURL = "withdraw:"
 
 // Order is an operator's order to move money out of a wallet. Package treasury makes it.
 type Order struct {
@@ -56,9 +51,6 @@ type Withdrawn struct {
 	// the money has moved.
 	Payload x402.Payload
 }
-
-// Withdraws reports whether the payment is a withdrawal: its payee is no seller.
-func (p *Payment) Withdraws() bool { return p.Door == policy.DoorOperator }
 
 // Withdraw moves money out of a wallet by a payment like any other: it is journaled first, closed by
 // evidence, and made once however often the order comes. It keeps no limits of the wallet's key but
@@ -158,7 +150,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	}
 	c.id, c.offer = read.id, r.Challenge.Offer(0)
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())
-	row.Host, row.Authorization.Nonce = withdrawalHost, p.newNonce(string(of[:]))
+	row.Host, row.Authorization.Nonce = WithdrawalHost, p.newNonce(string(of[:]))
 	b.New = row
 	once := money.New(1)
 	undecided := Limit{

@@ -257,20 +257,7 @@ func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.
 		if err := r.Scan(&keyID, &n, &row); err != nil {
 			return err
 		}
-		day := dayTime(n)
-		total := func(s pay.Sum) {
-			if visit.Day != nil {
-				visit.Day(keyID, day, s)
-			}
-		}
-		if visit.Host == nil && visit.Task == nil {
-			return codec.VisitDay(row, total, nil)
-		}
-		return codec.VisitDay(row, total, func(kind int, name []byte, s pay.Sum) {
-			if to := [...]func(string, time.Time, []byte, pay.Sum){codec.HostSums: visit.Host, codec.TaskSums: visit.Task}[kind]; to != nil {
-				to(keyID, day, name, s)
-			}
-		})
+		return codec.VisitSpend(keyID, dayTime(n), row, visit)
 	}, `SELECT key_id, day, row FROM days WHERE key_id = ANY($1) AND day BETWEEN $2 AND $3 ORDER BY key_id, day`, keyIDs, first, dayNumber(to))
 }
 

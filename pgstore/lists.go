@@ -130,8 +130,8 @@ func (d *DB) CountOpen(ctx context.Context, label string) (int, error) {
 	return number(ctx, d.pool, `SELECT count(*) FROM payments WHERE labels = ANY($1)`, labelSets(with, 0))
 }
 
-// filtered makes the condition of a filter, and its arguments.
-func filtered(keyIDs []string, f pay.PaymentFilter) (where string, args []any) {
+// filtered makes the condition of a filter, and its arguments. Payments with one of some labels are left out.
+func filtered(keyIDs []string, f pay.PaymentFilter, without ...string) (where string, args []any) {
 	before, lowest := orLast(f.Before), ""
 	if !f.To.IsZero() {
 		before = min(before, idAt(pay.DayOf(f.To).AddDate(0, 0, 1).Add(paymentSlack)))
@@ -143,7 +143,7 @@ func filtered(keyIDs []string, f pay.PaymentFilter) (where string, args []any) {
 	if f.Payee != nil {
 		payee = f.Payee.Bytes()
 	}
-	sets := labelSets(codec.LabelBits(f.Label), 0)
+	sets := labelSets(codec.LabelBits(f.Label), codec.LabelBits(without...))
 	return `($1 OR key_id = ANY($2)) AND labels = ANY($3) AND id < $4 AND id >= $5 AND ($6 = '' OR host = $6) AND ($7 = '' OR task = $7) AND ($8::bytea IS NULL OR pay_to = $8)`,
 		[]any{f.All, keyIDs, sets, before, lowest, text(f.Host), text(f.Task), payee}
 }
@@ -181,12 +181,15 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 		return t, nil
 	}
 	f.Before = ""
-	where, args := filtered(keyIDs, f)
+	with, without := f.Summed()
+	f.Label = with
+	where, args := filtered(keyIDs, f, without)
 	n := 0
 	err = d.each(ctx, func(r pgx.Rows) error {
-		var currency, moved, host, task string
+		var currency, moved string
 		var created int64
-		if err := r.Scan(&currency, &moved, &created, &host, &task); err != nil {
+		var row []byte // of what may be a withdrawal
+		if err := r.Scan(&currency, &moved, &created, &row); err != nil {
 			return err
 		}
 		at := time.Unix(0, created).UTC()
@@ -198,11 +201,12 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 			return nil
 		}
 		amount, err := money.Parse(moved)
-		t.Add(currency, pay.Sum{Count: 1, Amount: amount})
-		if t.Since.IsZero() || at.Before(t.Since) {
-			t.Since = at
+		var brief codec.Brief
+		if row != nil && err == nil {
+			brief, err = codec.DecodeBrief(row)
 		}
+		t.Row(currency, pay.IsWithdrawal(brief.Host, brief.RequestURL), pay.Sum{Count: 1, Amount: amount}, at)
 		return err
-	}, `SELECT currency, moved::text, created, host, task FROM payments WHERE `+where+` ORDER BY id DESC LIMIT $9`, append(args, sumRows+1)...)
+	}, `SELECT currency, moved::text, created, CASE WHEN host = $10 THEN row END FROM payments WHERE `+where+` ORDER BY id DESC LIMIT $9`, append(args, sumRows+1, pay.WithdrawalHost)...)
 	return t, err
 }

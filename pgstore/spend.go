@@ -10,19 +10,29 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// SpendEvents lists a key's events, newest first.
+// SpendEvents lists a key's events without those of withdrawals, newest first.
 func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) (list []pay.SpendEvent, err error) {
 	if q.Before != "" {
 		if err := d.knowsEvent(ctx, []string{keyID}, q.Before, q.Task); err != nil {
 			return nil, err
 		}
 	}
-	err = d.each(ctx, func(r pgx.Rows) error {
-		e, err := scanEvent(r)
-		list = append(list, e)
-		return err
-	}, `SELECT key_id, id, row FROM spend WHERE key_id = $1 AND ($2 = '' OR task = $2) AND id < $3 ORDER BY id DESC LIMIT $4`, keyID, text(q.Task), orLast(q.Before), max(0, q.Limit))
-	return list, err
+	for before, more := orLast(q.Before), true; more && len(list) < q.Limit; {
+		n, limit := 0, q.Limit-len(list)
+		err = d.each(ctx, func(r pgx.Rows) error {
+			n++
+			e, err := scanEvent(r)
+			if before = e.ID; err == nil && !e.Withdraws() {
+				list = append(list, e)
+			}
+			return err
+		}, `SELECT key_id, id, row FROM spend WHERE key_id = $1 AND ($2 = '' OR task = $2) AND id < $3 ORDER BY id DESC LIMIT $4`, keyID, text(q.Task), before, limit)
+		if err != nil {
+			return nil, err
+		}
+		more = n == limit
+	}
+	return list, nil
 }
 
 func scanEvent(r pgx.Rows, more ...any) (e pay.SpendEvent, err error) {
@@ -138,12 +148,7 @@ func (d *DB) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSp
 			t.Partial = true
 			return nil
 		}
-		var s pay.Sum
-		s.Event(&e)
-		t.Add(e.Currency, s)
-		if t.Since.IsZero() || e.Created.Before(t.Since) {
-			t.Since = e.Created
-		}
+		t.Event(&e)
 		return nil
 	}, `SELECT s.key_id, s.id, s.row FROM spend s JOIN payments p ON p.id = s.payment_id WHERE `+where+` ORDER BY s.id DESC LIMIT $7`, append(args, sumRows+1)...)
 	return t, err

@@ -176,6 +176,7 @@ func TestSpend(t *testing.T) {
 		Count       int                   `json:"count"`
 		Total       string                `json:"total"`
 		Undelivered nothing               `json:"undelivered"`
+		Withdrawn   nothing               `json:"withdrawn"`
 	}
 	for args, want := range map[string]int{
 		"--since 7d": 3, "--since 0d": 3, "--since 2020-01-01 --until 2020-02-01": 0, "--key " + one.ID: 2,

@@ -39,7 +39,7 @@ func TestSpendBy(t *testing.T) {
 			Share        *float64
 			Undelivered  nothing
 		}
-		Undelivered nothing
+		Undelivered, Withdrawn nothing
 	}
 	got := ran[sums](w, "spend --by key --key two --since 1d")
 	if len(got.Groups) != 1 || got.Groups[0].KeyID != two.ID || got.Groups[0].Amount != "2000" || *got.Groups[0].Share != 1 || got.Total != "2000" || got.Count != 1 || got.By != "key" {

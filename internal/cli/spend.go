@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
 )
 
 const spendHelp = `
 Lists what keys spent, newest first, with the sum. Days are those of UTC, and --since 7d
 begins with the day a week ago. A settlement that the chain disproved is taken back by an
-event with a negative amount. With more than a thousand keys, what the first thousand spent
+event with a negative amount. Withdrawals are listed, and are in no sum but their own. With more than a thousand keys, what the first thousand spent
 comes first. --by host, task, key or day
 sums it up, with the count of payments and the share of the total.
 
@@ -52,8 +53,8 @@ func (env *Env) spendCommand(c *cobra.Command) {
 			return spendBy(a, *by)
 		}
 		filtered := *task != "" || *host != "" || a.key != "" || a.days.until != ""
-		var sum, nothing big.Int
-		count, undelivered := 0, 0
+		var sum, nothing, moved big.Int
+		count, undelivered, withdrawals := 0, 0, 0
 		err := listing[adminapi.SpendEvent]{
 			name: "spend", cursor: "before",
 			columns: []column{
@@ -67,8 +68,16 @@ func (env *Env) spendCommand(c *cobra.Command) {
 			}, cells: spendCells,
 			fields: spendFields, values: spendValues,
 			each: func(e adminapi.SpendEvent) {
+				n, ok := new(big.Int).SetString(e.Amount, 10)
+				if e.Kind == bookkeeping.Withdrawal {
+					withdrawals += bookedOnce(e)
+					if ok {
+						moved.Add(&moved, n)
+					}
+					return
+				}
 				count++
-				if n, ok := new(big.Int).SetString(e.Amount, 10); ok {
+				if ok {
 					sum.Add(&sum, n)
 					if broughtNothing(e) {
 						undelivered++
@@ -77,7 +86,7 @@ func (env *Env) spendCommand(c *cobra.Command) {
 				}
 			},
 			members: func() map[string]any {
-				return map[string]any{"count": count, "total": sum.String(), "undelivered": nothings{undelivered, nothing.String()}}
+				return map[string]any{"count": count, "total": sum.String(), "undelivered": nothings{undelivered, nothing.String()}, "withdrawn": withdrawn{withdrawals, moved.String()}}
 			},
 		}.print(a)
 		if err != nil || a.json.on || a.csv {
@@ -87,8 +96,9 @@ func (env *Env) spendCommand(c *cobra.Command) {
 		if count != 1 {
 			events = strconv.Itoa(count) + " events"
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n%s", events, signedUnits(sum.String()), period(a.days), nothings{undelivered, nothing.String()})
-		if count == 0 && !filtered && err == nil {
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n%s%s", events, signedUnits(sum.String()), period(a.days),
+			nothings{undelivered, nothing.String()}, withdrawn{withdrawals, moved.String()})
+		if count+withdrawals == 0 && !filtered && err == nil {
 			err = speak(c, "%s\n", firstPayment)
 		}
 		return err
@@ -107,6 +117,28 @@ func (n nothings) String() string {
 		return ""
 	}
 	return fmt.Sprintf("of this, paid and not delivered: %s USDC in %s (purser payments --undelivered)\n", signedUnits(n.Amount), paymentsOf(n.Count))
+}
+
+// withdrawn sums up withdrawals.
+type withdrawn nothings
+
+// String is the line behind a sum; "" without a withdrawal.
+func (w withdrawn) String() string {
+	switch {
+	case w.Count == 0 && w.Amount == "0":
+		return ""
+	case w.Count == 1:
+		return fmt.Sprintf("not in this sum: 1 withdrawal, %s USDC\n", signedUnits(w.Amount))
+	}
+	return fmt.Sprintf("not in this sum: %d withdrawals, %s USDC\n", w.Count, signedUnits(w.Amount))
+}
+
+// bookedOnce is 1 for an event that takes none back.
+func bookedOnce(e adminapi.SpendEvent) int {
+	if e.Corrects != "" {
+		return 0
+	}
+	return 1
 }
 
 func paymentsOf(n int) string {
@@ -138,13 +170,13 @@ func spendCells(e adminapi.SpendEvent) []string {
 // spendFields are the columns of CSV. Their order stays; new ones come behind.
 var spendFields = []string{
 	"created_at", "amount", "currency", "network", "key_id", "task", "host", "request_url", "payment_id", "settlement",
-	"transaction", "flags", "corrects", "id",
+	"transaction", "flags", "corrects", "id", "kind",
 }
 
 func spendValues(e adminapi.SpendEvent) []string {
 	return []string{
 		when(e.Created), signedUnits(e.Amount), e.Currency, e.Network, e.KeyID, e.Task, e.Host, e.RequestURL, e.PaymentID,
-		e.Settlement, e.Transaction, strings.Join(e.Flags, " "), e.Corrects, e.ID,
+		e.Settlement, e.Transaction, strings.Join(e.Flags, " "), e.Corrects, e.ID, string(e.Kind),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/bookkeeping"
 )
 
 // groupings are the values of 'purser spend --by'.
@@ -41,6 +42,8 @@ type grouped struct {
 	Total  string   `json:"total"`
 	// Undelivered holds the payments of Count that brought nothing.
 	Undelivered nothings `json:"undelivered"`
+	// Withdrawn holds the withdrawals, which are in no group and not in Total.
+	Withdrawn withdrawn `json:"withdrawn"`
 }
 
 // groupOf returns what an event has in common with others.
@@ -65,7 +68,7 @@ func spendBy(a *asking, by string) error {
 		return fmt.Errorf("--by sums up everything: --limit does not go with it")
 	}
 	out := grouped{By: by, Since: a.days.since, Until: a.days.until, Groups: []*group{}}
-	known, total, nothing := map[string]*group{}, new(big.Int), new(big.Int)
+	known, total, nothing, moved := map[string]*group{}, new(big.Int), new(big.Int), new(big.Int)
 	a.ask.Set("limit", strconv.Itoa(adminapi.MaxPage))
 	for next := "begun"; next != ""; {
 		var page []adminapi.SpendEvent
@@ -75,16 +78,21 @@ func spendBy(a *asking, by string) error {
 		}
 		a.ask.Set("before", next)
 		for _, e := range page {
+			amount, ok := new(big.Int).SetString(e.Amount, 10)
+			if !ok {
+				return a.client.misunderstood(fmt.Errorf("amount %q", e.Amount))
+			}
+			if e.Kind == bookkeeping.Withdrawal {
+				out.Withdrawn.Count += bookedOnce(e)
+				moved.Add(moved, amount)
+				continue
+			}
 			mine := groupOf(by, e)
 			g := known[mine.KeyID+"\n"+mine.Name]
 			if g == nil {
 				g = &mine
 				known[mine.KeyID+"\n"+mine.Name] = g
 				out.Groups = append(out.Groups, g)
-			}
-			amount, ok := new(big.Int).SetString(e.Amount, 10)
-			if !ok {
-				return a.client.misunderstood(fmt.Errorf("amount %q", e.Amount))
 			}
 			g.sum.Add(&g.sum, amount)
 			total.Add(total, amount)
@@ -100,7 +108,7 @@ func spendBy(a *asking, by string) error {
 			}
 		}
 	}
-	out.Total, out.Undelivered.Amount = total.String(), nothing.String()
+	out.Total, out.Undelivered.Amount, out.Withdrawn.Amount = total.String(), nothing.String(), moved.String()
 	for _, g := range out.Groups {
 		g.Amount, g.Undelivered.Amount = g.sum.String(), g.nothing.String()
 		if total.Sign() > 0 {
@@ -143,7 +151,7 @@ func (out grouped) print(a *asking) error {
 		return err
 	}
 	w := bufio.NewWriter(a.OutOrStdout())
-	fmt.Fprintf(w, "%s, %s USDC%s\n%s", paymentsOf(out.Count), signedUnits(out.Total), period(a.days), out.Undelivered)
+	fmt.Fprintf(w, "%s, %s USDC%s\n%s%s", paymentsOf(out.Count), signedUnits(out.Total), period(a.days), out.Undelivered, out.Withdrawn)
 	return w.Flush()
 }
 

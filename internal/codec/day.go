@@ -1,9 +1,11 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -15,6 +17,10 @@ import (
 // than pay.MaxSumName, share the sum pay.RestName. A name in a row has been there since its first
 // event. So the order of events decides only which names have a sum of their own, and purser check
 // can tell whether a row is right.
+//
+// The sum of the day has withdrawals, too. They always have the sum pay.WithdrawalHost among the hosts, by which
+// readers tell them from what was spent. If there is no room, the last host gives its sum to pay.RestName. In rows
+// from before, withdrawals may be in pay.RestName, on days with MaxDayNames hosts.
 
 const (
 	// MaxDayNames bounds the hosts, and the tasks, with a sum of their own.
@@ -32,12 +38,29 @@ type Day struct {
 // Add counts an event.
 func (r *Day) Add(e *pay.SpendEvent) {
 	r.Total.Event(e)
-	r.Hosts = addName(r.Hosts, e.Host, e)
-	r.Tasks = addName(r.Tasks, e.Task, e)
+	if e.Withdraws() && IndexOfName(r.Hosts, pay.WithdrawalHost) < 0 && !HasRoom(r.Hosts) {
+		r.Hosts = makeRoom(r.Hosts)
+	}
+	r.Hosts = addName(r.Hosts, e.SumHost(), e)
+	r.Tasks = addName(r.Tasks, pay.SumName(e.Task), e)
+}
+
+// makeRoom has the last host share the sum pay.RestName.
+func makeRoom(list []pay.NameSum) []pay.NameSum {
+	rest := IndexOfName(list, pay.RestName)
+	if rest < 0 {
+		list[len(list)-1].Name = pay.RestName
+		return list
+	}
+	last := len(list) - 1
+	if last == rest {
+		last--
+	}
+	list[rest].Add(list[last].Sum)
+	return slices.Delete(list, last, last+1)
 }
 
 func addName(list []pay.NameSum, name string, e *pay.SpendEvent) []pay.NameSum {
-	name = pay.SumName(name)
 	i := IndexOfName(list, name)
 	if i < 0 && !HasRoom(list) {
 		name = pay.RestName
@@ -122,6 +145,67 @@ func VisitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 		return readDay(encoded, total, nil)
 	}
 	return readDay(encoded, total, func(kind, _, from, to int, s pay.Sum) { named(kind, encoded[from:to], s) })
+}
+
+var withdrawalHost = []byte(pay.WithdrawalHost)
+
+// VisitSpend decodes the row of a key's day for a visitor. Withdrawals are in no sum but their own.
+func VisitSpend(keyID string, at time.Time, encoded []byte, visit pay.SpendDays) error {
+	total := func(s pay.Sum) {
+		if visit.Day != nil {
+			visit.Day(keyID, at, s)
+		}
+	}
+	of := [...]func(string, time.Time, []byte, pay.Sum){HostSums: visit.Host, TaskSums: visit.Task}
+	named := func(kind int, name []byte, s pay.Sum) {
+		if of[kind] != nil {
+			of[kind](keyID, at, name, s)
+		}
+	}
+	switch {
+	case bytes.Contains(encoded, withdrawalHost):
+	case visit.Host == nil && visit.Task == nil:
+		return VisitDay(encoded, total, nil)
+	default:
+		return VisitDay(encoded, total, named)
+	}
+	row, err := DecodeDay(encoded)
+	if err != nil {
+		return err
+	}
+	if s := row.withdrawn(); visit.Withdrawn != nil && s != (pay.Sum{}) {
+		visit.Withdrawn(keyID, at, s)
+	}
+	if row.Total != (pay.Sum{}) {
+		total(row.Total)
+	}
+	for kind, list := range [][]pay.NameSum{HostSums: row.Hosts, TaskSums: row.Tasks} {
+		for _, s := range list {
+			named(kind, []byte(s.Name), s.Sum)
+		}
+	}
+	return nil
+}
+
+// withdrawn takes the withdrawals out of a row, and returns their sum. They have no task.
+func (r *Day) withdrawn() (s pay.Sum) {
+	i := IndexOfName(r.Hosts, pay.WithdrawalHost)
+	if i < 0 {
+		return s
+	}
+	s = r.Hosts[i].Sum
+	r.Hosts = slices.Delete(r.Hosts, i, i+1)
+	r.Total = r.Total.Without(s)
+	i = IndexOfName(r.Tasks, "")
+	if i < 0 {
+		i = IndexOfName(r.Tasks, pay.RestName)
+	}
+	if i >= 0 {
+		if r.Tasks[i].Sum = r.Tasks[i].Without(s); r.Tasks[i].Sum == (pay.Sum{}) {
+			r.Tasks = slices.Delete(r.Tasks, i, i+1)
+		}
+	}
+	return s
 }
 
 // readDay reads a row: the sum of the day, and the names, if asked for. It tells how many names of the list are left, with this

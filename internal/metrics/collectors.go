@@ -71,7 +71,7 @@ func newCollectors() *Collectors {
 		Begun: counters("payments_begun_total", "Payments that were journaled.", "door", "network", "settlement"),
 		Outcomes: counters("payments_total", "Outcomes of payments: settled, void, refused, unresolved, confirmed, disputed.",
 			"outcome", "network", "settlement"),
-		Amount: counters("settled_amount_total", "Money that moved, in the smallest unit of the currency.",
+		Amount: counters("settled_amount_total", "What settled payments cost, without withdrawals, in the smallest unit of the currency.",
 			"currency", "network", "settlement"),
 		Refusals: counters("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),

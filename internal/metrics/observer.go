@@ -43,7 +43,7 @@ func (o Observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
 		o.Feed.Add(feed.Of(p, outcome))
 		Process.Outcomes.WithLabelValues(outcome, network, settlement).Inc()
 	}
-	if outcome == string(pay.VerdictSettled) {
+	if outcome == string(pay.VerdictSettled) && !p.Withdraws() {
 		amount, _ := p.Moved().Big().Float64()
 		Process.Amount.WithLabelValues(p.Currency, network, settlement).Add(amount)
 	}

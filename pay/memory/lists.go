@@ -101,7 +101,7 @@ func (s *Store) VisitCounters(ctx context.Context, prefix pay.Counter, visit fun
 	return s.do(ctx, func(r *rows) error { return r.VisitCounters(prefix, visit) })
 }
 
-// SpendEvents lists a key's events, newest first.
+// SpendEvents lists a key's events without those of withdrawals, newest first.
 func (s *Store) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) (list []pay.SpendEvent, err error) {
 	wanted := func(e pay.SpendEvent) bool { return e.KeyID == keyID && (q.Task == "" || e.Task == q.Task) }
 	err = s.do(ctx, func(r *rows) error {
@@ -112,7 +112,7 @@ func (s *Store) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery)
 			if len(list) >= q.Limit {
 				break
 			}
-			if wanted(e) {
+			if wanted(e) && !e.Withdraws() {
 				list = append(list, e)
 			}
 		}

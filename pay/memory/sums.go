@@ -21,11 +21,17 @@ func (s *Store) VisitSpendDays(ctx context.Context, keyIDs []string, from, to ti
 			}
 			var sum pay.Sum
 			sum.Event(&e)
+			if e.Withdraws() {
+				if visit.Withdrawn != nil {
+					visit.Withdrawn(e.KeyID, day, sum)
+				}
+				continue
+			}
 			if visit.Day != nil {
 				visit.Day(e.KeyID, day, sum)
 			}
 			if visit.Host != nil {
-				visit.Host(e.KeyID, day, []byte(pay.SumName(e.Host)), sum)
+				visit.Host(e.KeyID, day, []byte(e.SumHost()), sum)
 			}
 			if visit.Task != nil {
 				visit.Task(e.KeyID, day, []byte(pay.SumName(e.Task)), sum)
@@ -59,10 +65,7 @@ func (s *Store) SumSpend(ctx context.Context, keyIDs []string, q pay.Organizatio
 	q.Before, q.Limit = "", math.MaxInt
 	page, err := s.ListSpend(ctx, keyIDs, q)
 	for _, e := range page.Entries {
-		var sum pay.Sum
-		sum.Event(&e.SpendEvent)
-		t.Add(e.Currency, sum)
-		t.Since = e.Created
+		t.Event(&e.SpendEvent)
 	}
 	return t, err
 }
@@ -89,10 +92,13 @@ func (s *Store) ListPayments(ctx context.Context, keyIDs []string, f pay.Payment
 // SumPayments adds up the keys' payments.
 func (s *Store) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilter) (t pay.Totals, err error) {
 	f.Before, f.Limit = "", math.MaxInt
+	with, without := f.Summed()
+	f.Label = with
 	page, err := s.ListPayments(ctx, keyIDs, f)
 	for _, p := range page.Payments {
-		t.Add(p.Currency, pay.Sum{Count: 1, Amount: p.Moved()})
-		t.Since = p.Created
+		if without == "" || !p.Labelled(without) {
+			t.Row(p.Currency, p.Withdraws(), pay.Sum{Count: 1, Amount: p.Moved()}, p.Created)
+		}
 	}
 	return t, err
 }

@@ -73,10 +73,14 @@ var filterTests = map[string]func(*fixture){
 			} {
 				for _, q.All = range []bool{false, true} {
 					q.Label = label
-					wanted, total := []string{}, uint64(0)
+					wanted, summed, total := []string{}, 0, uint64(0)
 					for _, p := range all {
-						if q.Wants(p) && (q.All || p.KeyID != other.ID) {
-							wanted, total = append(wanted, p.ID), total+p.Moved().Big().Uint64()
+						if !q.Wants(p) || !q.All && p.KeyID == other.ID {
+							continue
+						}
+						wanted = append(wanted, p.ID)
+						if label != "" || p.State == pay.Settled && !p.Disputed {
+							summed, total = summed+1, total+p.Moved().Big().Uint64()
 						}
 					}
 					what := fmt.Sprintf("%+v", q)
@@ -84,8 +88,8 @@ var filterTests = map[string]func(*fixture){
 						f.same(what, f.pages(q, len(wanted)+2, keys...), wanted)
 					}
 					sums := must(f.SumPayments(f.ctx, keyIDs(keys), q))
-					if sums.Partial || sums.Count() != len(wanted) || total > 0 && sums.Currencies[0].Amount != money.New(total) {
-						f.Errorf("%s adds up to %+v, want %d of %d", what, sums, len(wanted), total)
+					if sums.Partial || sums.Count() != summed || total > 0 && sums.Currencies[0].Amount != money.New(total) {
+						f.Errorf("%s adds up to %+v, want %d of %d", what, sums, summed, total)
 					}
 				}
 			}
@@ -124,7 +128,7 @@ var filterTests = map[string]func(*fixture){
 		for _, limit := range []int{1, 4, 100} {
 			f.same("all", f.pages(pay.PaymentFilter{Limit: limit}, len(all)+2, keys...), all)
 		}
-		if sums := must(f.SumPayments(f.ctx, keyIDs(keys), pay.PaymentFilter{})); sums.Count() != len(all) || sums.Partial {
+		if sums := must(f.SumPayments(f.ctx, keyIDs(keys), pay.PaymentFilter{Label: "open"})); sums.Count() != len(all) || sums.Partial {
 			f.Errorf("%+v", sums)
 		}
 	},
@@ -157,7 +161,10 @@ var filterTests = map[string]func(*fixture){
 		a, b := f.key(), f.key()
 		leaves := func(k pay.Key, wallet string, door policy.Door, amount uint64, at time.Time) pay.SpendEvent {
 			w := want(k, at)
-			w.New.WalletID, w.New.Door, w.New.Terms.Amount = wallet, door, money.New(amount)
+			w.New.WalletID, w.New.Terms.Amount = wallet, money.New(amount)
+			if door == policy.DoorOperator {
+				withdraws(w)
+			}
 			o := outcome(f.begin(w, pay.Created), pay.VerdictSettled)
 			o.At, o.EventID, o.Transaction, o.Release = at, eventID(at), transaction(w.New.ID), true
 			return f.recorded(o)
@@ -184,6 +191,58 @@ var filterTests = map[string]func(*fixture){
 		f.same("all", got(noon.Add(-aDay), noon.Add(9*aDay), own, newID(), lent), all)
 		f.same("of a day", got(noon.Add(aDay), noon.Add(aDay), lent), all[3:])
 		f.same("of an earlier one", len(got(noon.Add(-9*aDay), noon.Add(-aDay), own, lent)), 0)
+	},
+	"withdrawals are in no sum of spend": func(f *fixture) {
+		k := f.key()
+		f.spends(k, 5, "a.example", "crawl", noon)
+		f.moves(k, 100, noon)
+		f.takesBack(f.moves(k, 20, noon), noon.Add(aDay))
+		f.spends(k, 7, "b.example", "", noon.Add(aDay))
+		f.spends(k, 3, pay.WithdrawalHost, "", noon.Add(aDay)) // a seller's host has that name
+		f.reopen(Opener.Kill)
+		from, to := noon, noon.Add(aDay)
+		f.same("summary", f.summary(from, to, k), pay.Summary{
+			Days:  []pay.DaySum{{Day: pay.DayOf(from), Sum: sum(1, 5, 0)}, {Day: pay.DayOf(to), Sum: sum(2, 10, 0)}},
+			Hosts: []pay.NameSum{{Name: "b.example", Sum: sum(1, 7, 0)}, {Name: "a.example", Sum: sum(1, 5, 0)}, {Name: pay.RestName, Sum: sum(1, 3, 0)}},
+			Tasks: []pay.NameSum{{Name: "", Sum: sum(2, 10, 0)}, {Name: "crawl", Sum: sum(1, 5, 0)}},
+		})
+		var days, out pay.Sum
+		f.must(f.VisitSpendDays(f.ctx, []string{k.ID}, from, to, pay.SpendDays{
+			Day:       func(_ string, _ time.Time, s pay.Sum) { days.Add(s) },
+			Withdrawn: func(_ string, _ time.Time, s pay.Sum) { out.Add(s) },
+		}))
+		f.same("days", []pay.Sum{days, out}, []pay.Sum{sum(3, 15, 0), sum(2, 120, 20)})
+		spent := must(f.SumSpend(f.ctx, []string{k.ID}, pay.OrganizationSpendQuery{}))
+		f.same("sum of events", []any{spent.Currencies, spent.Withdrawn}, []any{
+			[]pay.CurrencySum{{Currency: "USDC", Sum: sum(3, 15, 0)}}, []pay.CurrencySum{{Currency: "USDC", Sum: sum(2, 120, 20)}},
+		})
+		for _, all := range []bool{false, true} {
+			paid := must(f.SumPayments(f.ctx, []string{k.ID}, pay.PaymentFilter{All: all}))
+			f.same("sum of payments", []any{paid.Currencies, paid.Withdrawn}, []any{
+				[]pay.CurrencySum{{Currency: "USDC", Sum: sum(3, 15, 0)}}, []pay.CurrencySum{{Currency: "USDC", Sum: sum(1, 100, 0)}},
+			})
+		}
+		f.same("listed, with corrections", len(must(f.ListSpend(f.ctx, []string{k.ID}, pay.OrganizationSpendQuery{Limit: 9})).Entries), 6)
+		events := must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 2}))
+		older := must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 2, Before: events[1].ID}))
+		f.same("the key's own", []int{len(events), len(older)}, []int{2, 1})
+	},
+	"a withdrawal on a day of many hosts": func(f *fixture) {
+		k := f.key()
+		for i := range 40 {
+			f.spends(k, 1, fmt.Sprintf("h%d.example", i), "", noon)
+		}
+		f.moves(k, 100, noon)
+		f.moves(k, 100, noon)
+		f.spends(k, 1, "h31.example", "", noon)
+		f.reopen(Opener.Kill)
+		var days, hosts, out pay.Sum
+		f.must(f.VisitSpendDays(f.ctx, []string{k.ID}, noon, noon, pay.SpendDays{
+			Day:       func(_ string, _ time.Time, s pay.Sum) { days.Add(s) },
+			Host:      func(_ string, _ time.Time, _ []byte, s pay.Sum) { hosts.Add(s) },
+			Withdrawn: func(_ string, _ time.Time, s pay.Sum) { out.Add(s) },
+		}))
+		f.same("sums", []pay.Sum{days, hosts, out}, []pay.Sum{sum(41, 41, 0), sum(41, 41, 0), sum(2, 200, 0)})
 	},
 	"daily sums": func(f *fixture) {
 		a, b := f.key(), f.key()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // named counts the spend events that have a name.
@@ -32,6 +33,23 @@ func (f *fixture) spends(k pay.Key, amount uint64, host, task string, at time.Ti
 	b := want(k, at)
 	b.New.Host, b.New.Task = host, task
 	b.New.RequestURL = "https://" + host + "/"
+	b.New.Terms.Amount = money.New(amount)
+	p := f.begin(b, pay.Created)
+	o := outcome(p, pay.VerdictSettled)
+	o.At, o.EventID, o.Transaction, o.Release = at, eventID(at), transaction(p.ID), true
+	return f.recorded(o)
+}
+
+// withdraws makes the payment of a call a withdrawal.
+func withdraws(b *pay.Begin) {
+	b.New.Door, b.New.Host, b.New.RequestURL, b.New.Task = policy.DoorOperator, pay.WithdrawalHost, pay.WithdrawalURL+b.New.Terms.PayTo.String(), ""
+}
+
+// moves withdraws an amount from a key's wallet at a time.
+func (f *fixture) moves(k pay.Key, amount uint64, at time.Time) pay.SpendEvent {
+	f.Helper()
+	b := want(k, at)
+	withdraws(b)
 	b.New.Terms.Amount = money.New(amount)
 	p := f.begin(b, pay.Created)
 	o := outcome(p, pay.VerdictSettled)
