@@ -23,7 +23,7 @@ type PaymentFilter struct {
 
 // Summed returns the label that payments must have to be summed, and one that they must not have; "" is none. It is the
 // filter's own. Without one, payments that moved their money are summed: the settled ones that the chain does not
-// disprove. What they add up to is what Spend adds up to.
+// disprove. SumSpend adds up the same payments.
 func (f PaymentFilter) Summed() (with, without string) {
 	if f.Label == "" {
 		return string(Settled), "disputed"
@@ -59,7 +59,7 @@ type CurrencySum struct {
 
 // Totals add up the rows that a filter selects.
 type Totals struct {
-	Currencies []CurrencySum // of purchases, by name
+	Currencies []CurrencySum // of payments to sellers, by name
 	Withdrawn  []CurrencySum // of withdrawals, by name
 	// Partial tells that older rows were not looked at, because there are too many. Since is the time
 	// of the last row that was.
@@ -67,7 +67,7 @@ type Totals struct {
 	Since   time.Time
 }
 
-// Row adds a row of a time: a purchase, or a withdrawal.
+// Row adds a row of a time: a payment to a seller, or a withdrawal.
 func (t *Totals) Row(currency string, withdraws bool, s Sum, at time.Time) {
 	to := &t.Currencies
 	if withdraws {
@@ -94,7 +94,7 @@ func addCurrency(to *[]CurrencySum, currency string, s Sum) {
 	(*to)[i].Add(s)
 }
 
-// Count returns the number of purchases.
+// Count returns the number of payments to sellers.
 func (t *Totals) Count() (n int) {
 	for _, c := range t.Currencies {
 		n += c.Count

@@ -2,7 +2,7 @@ package pay
 
 import "strings"
 
-// The books have purchases, by which a seller got money, and movements, by which an operator moves the money of a
+// The books have payments to sellers, which are spend, and movements, by which an operator moves the money of a
 // wallet. Withdrawals are the movements that have a payment. A movement is listed and stated, and never spend: it
 // is in no budget and in no sum of what was spent. An allowance for Permit2 and a cancellation move no token. Their
 // gas is in the network's coin, and no book has it. A payment that was canceled has no spend event.
@@ -15,8 +15,8 @@ const (
 	WithdrawalHost = "withdrawal"
 )
 
-// IsWithdrawal reports whether a payment or spend event with this host and URL is a withdrawal. No purchase is: its
-// host is that of its URL, which a withdrawal's URL has not.
+// IsWithdrawal reports whether a payment or spend event with this host and URL is a withdrawal. No payment to a
+// seller is: its host is that of its URL, and the URL of a withdrawal has none.
 func IsWithdrawal(host, url string) bool {
 	return host == WithdrawalHost && strings.HasPrefix(url, WithdrawalURL) && !strings.HasPrefix(url, WithdrawalURL+"//")
 }
@@ -28,7 +28,7 @@ func (p *Payment) Withdraws() bool { return IsWithdrawal(p.Host, p.RequestURL) }
 func (e *SpendEvent) Withdraws() bool { return IsWithdrawal(e.Host, e.RequestURL) }
 
 // SumHost returns the name under which sums of hosts have the event: that of its host as [SumName] has it, or
-// [WithdrawalHost]. A purchase at a host of that name has [RestName].
+// [WithdrawalHost]. A seller of that name has [RestName].
 func (e *SpendEvent) SumHost() string {
 	if e.Host == WithdrawalHost && !e.Withdraws() {
 		return RestName

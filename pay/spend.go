@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendEvent is the record of money that moved. It never changes; a correcting one may follow. Those of withdrawals
-// are no spend: see [SpendEvent.Withdraws].
+// SpendEvent is the record of money that moved. It never changes; a correcting one may follow. The event of a
+// withdrawal is no spend: see [SpendEvent.Withdraws].
 type SpendEvent struct {
 	ID         string       `json:"ID"` // UUIDv7 of Created: events sort by time
 	KeyID      string       `json:"KeyID"`
