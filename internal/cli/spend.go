@@ -18,9 +18,9 @@ import (
 const spendHelp = `
 Lists what keys spent, newest first, with the sum. Days are those of UTC, and --since 7d
 begins with the day a week ago. A settlement that the chain disproved is taken back by an
-event with a negative amount. Withdrawals are listed, and are in no sum but their own. With more than a thousand keys, what the first thousand spent
-comes first. --by host, task, key or day
-sums it up, with the count of payments and the share of the total.
+event with a negative amount. Withdrawals are listed, and are in no sum but their own.
+With more than a thousand keys, what the first thousand spent comes first. --by host, task,
+key or day sums it up, with the count of payments and the share of the total.
 
     $ purser spend
     $ purser spend --since 2026-11-01 --until 2026-11-30 --csv > november.csv

@@ -147,8 +147,6 @@ func VisitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 	return readDay(encoded, total, func(kind, _, from, to int, s pay.Sum) { named(kind, encoded[from:to], s) })
 }
 
-var withdrawalHost = []byte(pay.WithdrawalHost)
-
 // VisitSpend decodes the row of a key's day for a visitor. Withdrawals are in no sum but their own.
 func VisitSpend(keyID string, at time.Time, encoded []byte, visit pay.SpendDays) error {
 	total := func(s pay.Sum) {
@@ -163,7 +161,7 @@ func VisitSpend(keyID string, at time.Time, encoded []byte, visit pay.SpendDays)
 		}
 	}
 	switch {
-	case bytes.Contains(encoded, withdrawalHost):
+	case bytes.Contains(encoded, []byte(pay.WithdrawalHost)):
 	case visit.Host == nil && visit.Task == nil:
 		return VisitDay(encoded, total, nil)
 	default:
