@@ -91,7 +91,9 @@ func everyStoredValue() map[string]any {
 				Hosts: map[string]policy.Budget{"api.example.com": budget(10)}, Tasks: map[string]policy.Budget{"*": budget(20), "crawl": budget(30)},
 			},
 			PolicyRevision: 3, Paused: &pay.Pause{At: second(2), Reason: "holiday", By: actor}, RevokedAt: second(3),
-			Exec: true, Reissued: second(4), PausedHosts: map[string]pay.Pause{"api.example.com": {At: second(5), Reason: "gave nothing", By: actor}},
+			PausedHosts: map[string]pay.Pause{"api.example.com": {At: second(5), Reason: "gave nothing", By: actor}},
+			Exec:        true, Reissued: second(4), Overlap: &pay.Overlap{Until: second(5), Hash: []byte("hash"), Reissued: second(6)},
+			Ends: second(7), // not stored
 		},
 		"key-new":      pay.Key{},
 		"organization": pay.Organization{ID: "org-1", Plan: pay.PlanAgency, Created: second(1)},

@@ -67,6 +67,9 @@ func (b *batch) PutReissuedKey(k pay.Key, secret string) error {
 	if old == nil {
 		return fmt.Errorf("reissue key %s: no hash of its secret is there", k.ID)
 	}
+	if k.Overlap != nil {
+		k.Overlap.Hash = old
+	}
 	if err := b.keepSecret(k, secret); err != nil {
 		return err
 	}
@@ -95,23 +98,23 @@ func (b *batch) Key(id string) (pay.Key, error) { return keyIn(b.tx, id) }
 
 // KeyBySecret finds a key by its plaintext.
 func (b *batch) KeyBySecret(secret string) (pay.Key, error) {
-	id, err := idOfSecret(b.tx, b.db.vault.Load().Lookup(secret))
+	return keyOfSecret(b.tx, b.db.vault.Load().Lookup(secret), func(id []byte) (pay.Key, error) { return keyIn(b.tx, string(id)) })
+}
+
+// keyOfSecret finds the key whose secret has a hash, and reads it with read.
+func keyOfSecret(tx *bbolt.Tx, hash [32]byte, read func(id []byte) (pay.Key, error)) (pay.Key, error) {
+	if id := tx.Bucket(keyHashBucket).Get(hash[:]); id != nil {
+		return read(id)
+	}
+	id := tx.Bucket(replacedBucket).Get(hash[:])
+	if id == nil {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	k, err := read(id)
 	if err != nil {
 		return pay.Key{}, err
 	}
-	return keyIn(b.tx, string(id))
-}
-
-// idOfSecret finds the key whose secret has a hash.
-func idOfSecret(tx *bbolt.Tx, hash [32]byte) ([]byte, error) {
-	id := tx.Bucket(keyHashBucket).Get(hash[:])
-	switch {
-	case id != nil:
-		return id, nil
-	case tx.Bucket(replacedBucket).Get(hash[:]) != nil:
-		return nil, pay.ErrSecretReplaced
-	}
-	return nil, pay.ErrKeyNotFound
+	return pay.Key{}, pay.Replaced(k, hash[:])
 }
 
 // ExecKey finds the key that was made last as the Exec key.
@@ -187,11 +190,7 @@ func (d *DB) keyIn(tx *bbolt.Tx, id []byte) (pay.Key, error) {
 func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err error) {
 	hash := d.vault.Load().Lookup(secret)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		id, err := idOfSecret(tx, hash)
-		if err != nil {
-			return err
-		}
-		k, err = d.keyIn(tx, id)
+		k, err = keyOfSecret(tx, hash, func(id []byte) (pay.Key, error) { return d.keyIn(tx, id) })
 		return err
 	})
 	return k, err

@@ -140,3 +140,33 @@ func TestSidecarWithStoppedKey(t *testing.T) {
 		}
 	}
 }
+
+// A sidecar pays with its secret, and not beyond it: an overlap lets it go on until its end.
+func TestSidecarWithReissuedKey(t *testing.T) {
+	v := newVendor(t)
+	side := shippedSidecar(t)
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	t.Setenv("PURSER_ADMIN", "unix/"+socket+"|0600")
+	t.Setenv("PURSER_UPSTREAM", v.URL)
+	t.Setenv("PURSER_KEY", "pk_deployment")
+	mustLoad(t, shipped(t))
+	ask := func(path, want string) {
+		t.Helper()
+		resp, _ := do(t, newRequest(t, "GET", side+path, nil))
+		if got := fmt.Sprint(resp.StatusCode, " ", resp.Header.Get(proxy.HeaderDeclined)); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	ask("/1", "200 ")
+	id := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys[0].ID
+	if text := told(t, socket, "keys", "reissue", id, "--yes", "--overlap", "24h"); !strings.Contains(text, "PURSER_KEY") || !strings.Contains(text, "after that") {
+		t.Errorf("%s", text)
+	}
+	ask("/2", "200 ")
+	mustLoad(t, shipped(t)) // with the earlier secret
+	ask("/3", "200 ")
+	told(t, socket, "keys", "end-overlap", id)
+	ask("/4", "402 key-revoked")
+	mustLoad(t, shipped(t))
+	ask("/5", "402 key-revoked")
+}

@@ -193,7 +193,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 	x.spender, x.refused = h.spender(req.Context())
 	if x.declined == "" && x.refused == nil {
 		x.call = proxy.NewCall(pay.Key{ID: x.spender.keyID}, x.spender.task, proxy.IdempotencyKey(req.Header))
-		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return t.books.Key(ctx, x.spender.keyID) }
+		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return h.keyOf(ctx, t, x.spender) }
 		x.call.Ask(req.Header)
 		x.call.Closing(from.header("Connection"))
 		x.call.URL = func() string { return asked(req.Context(), from) }
@@ -201,6 +201,14 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 	}
 	vars[h.name] = x
 	return x
+}
+
+// keyOf reads the key that pays, as long as its secret works. Each secret of the exec key is known to purser itself.
+func (h *Transport) keyOf(ctx context.Context, t *tenant, s spender) (pay.Key, error) {
+	if h.door.keyFrom+h.door.secret+h.app.settings.key == "" {
+		return t.books.Key(ctx, s.keyID)
+	}
+	return t.payer.Resolve(ctx, s.secret)
 }
 
 // cleaned is a request without what the upstream must not get, the key that pays. Its context has

@@ -37,7 +37,7 @@ type auditRow struct {
 var actions = map[pay.Action]string{
 	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyAdopt: "Key taken over", pay.ActionKeyPause: "Key paused",
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
-	pay.ActionKeyReissue: "Key reissued", pay.ActionWalletImport: "Wallet imported", pay.ActionWalletExport: "Wallet exported", pay.ActionWalletRestore: "Wallet restored",
+	pay.ActionKeyReissue: "Key reissued", pay.ActionKeyEndOverlap: "Old secret ended", pay.ActionWalletImport: "Wallet imported", pay.ActionWalletExport: "Wallet exported", pay.ActionWalletRestore: "Wallet restored",
 	pay.ActionWalletShare: "Wallet shared with the key", pay.ActionWalletUnshare: "Wallet taken back from the key", pay.ActionDeployment: "Wallet became the deployment's",
 	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved", pay.ActionPaymentCancel: "Payment canceled",
 	pay.ActionWalletWithdraw: "Money withdrawn", pay.ActionWalletApprove: "Permit2 approved", pay.ActionPauseAll: "Everything paused",

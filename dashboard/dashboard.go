@@ -143,6 +143,7 @@ func (d *dashboard) views() map[string]view {
 		"POST /dashboard/keys/{id}/limits":           d.inTurn(d.ofKey(d.changeLimits)),
 		"GET /dashboard/keys/{id}/reissue":           d.ofKey(d.askReissueKey),
 		"POST /dashboard/keys/{id}/reissue":          d.ofKey(d.reissueKey),
+		"POST /dashboard/keys/{id}/end-overlap":      d.stopKey(pay.StopOverlap, saidOverlapEnded),
 		"GET /dashboard/keys/{id}/revoke":            d.ofKey(d.askRevokeKey),
 		"POST /dashboard/keys/{id}/revoke":           d.ofKey(d.revokeKey),
 		"GET /dashboard/approvals":                   d.inTurn(d.approvals),

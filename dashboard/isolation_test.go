@@ -41,6 +41,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"POST /dashboard/keys/{id}/limits", "/dashboard/keys/{id}/limits", ada.key.ID, "revision=0&max_payment=1&do=save"},
 		{"GET /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/end-overlap", "/dashboard/keys/{id}/end-overlap", ada.key.ID, ""},
 		{"GET /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
 		{"GET /dashboard/wallets/{id}", "/dashboard/wallets/{id}", wallet.ID, ""},

@@ -27,7 +27,7 @@ func TestReissuingAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ada.get(path+"/reissue").is(200, "stops working at once")
+	ada.get(path+"/reissue").is(200, "stops working at once", "For a day")
 	ada.post(path + "/reissue").to(path)
 	secret := shownKey.FindString(ada.get(path).is(200, "Key reissued", "Your new key").body)
 	if k, err := w.payer.Resolve(t.Context(), secret); err != nil || k.ID != ada.key.ID || secret == old {
@@ -40,6 +40,33 @@ func TestReissuingAKey(t *testing.T) {
 	entries, err := w.books.AuditIn(t.Context(), books.OfOperator(), pay.AuditQuery{KeyID: ada.key.ID, Limit: 1})
 	if err != nil || entries[0].Action != pay.ActionKeyReissue || entries[0].By.ID != ada.account.ID {
 		t.Errorf("the audit: %+v, %v", entries, err)
+	}
+}
+
+// With an overlap both secrets work, the pages say until when, and the old one can be ended early.
+func TestReissuingAKeyWithAnOverlap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	ada.auth = w.clock.now()
+	path := "/dashboard/keys/" + ada.key.ID
+	old, err := w.books.RevealKey(t.Context(), books.OfOrganization(ada.account.OrganizationID), ada.key.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.post(path+"/reissue", "overlap", "soon").is(http.StatusBadRequest)
+	ada.post(path+"/reissue", "overlap", "24h").to(path)
+	ada.get(path).is(200, "works for a while yet", "The old secret works", "End the old secret now")
+	ada.get("/dashboard/keys").is(200, "2 secrets")
+	ada.get(path+"/reissue").is(200, "The secret before it")
+	if k, err := w.payer.Resolve(t.Context(), old); err != nil || k.ID != ada.key.ID {
+		t.Fatalf("the old secret finds %v, %v", k, err)
+	}
+	ada.post(path + "/end-overlap").to(path)
+	ada.get(path).is(200, "The old secret has ended").without("The old secret works")
+	ada.get("/dashboard/keys").is(200).without("2 secrets")
+	if _, err := w.payer.Resolve(t.Context(), old); !errors.Is(err, pay.ErrKeyNotFound) {
+		t.Errorf("the old secret still works: %v", err)
 	}
 }
 

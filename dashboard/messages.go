@@ -20,6 +20,8 @@ const (
 	saidKeyReissued    said = "key-reissued"
 	saidAllPaused      said = "all-paused"
 	saidAllResumed     said = "all-resumed"
+	saidKeyOverlaps    said = "key-overlaps"
+	saidOverlapEnded   said = "overlap-ended"
 	saidLimitsSaved    said = "limits-saved"
 	saidWalletCreated  said = "wallet-created"
 	saidWalletDeleted  said = "wallet-deleted"
@@ -41,6 +43,8 @@ var messages = map[said]string{
 	saidKeyReissued:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one has ended.",
 	saidAllPaused:      "Everything is paused. No key makes a new payment until you resume.",
 	saidAllResumed:     "Everything is resumed. All keys pay again, but those that were paused themselves.",
+	saidKeyOverlaps:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one works for a while yet.",
+	saidOverlapEnded:   "The old secret has ended. Nothing accepts it any more.",
 	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",
 	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
 	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -15,18 +16,21 @@ type keyState struct {
 	Operator        bool // the operator paused it, and the visitor cannot resume it
 	Since           moment
 	Reason          string
+	Earlier         *moment // until when the earlier secret works; nil: it does not
 }
 
-func keyStateOf(v visit, k pay.Key) keyState {
+func keyStateOf(v visit, k pay.Key) (s keyState) {
+	if until := k.EarlierUntil(v.now); !until.IsZero() {
+		s.Earlier = new(momentOf(until, inText))
+	}
 	switch {
 	case k.Revoked():
-		return keyState{Revoked: true, Since: momentOf(k.RevokedAt, inText)}
+		s.Revoked, s.Since = true, momentOf(k.RevokedAt, inText)
 	case k.Paused != nil:
-		return keyState{
-			Paused: true, Operator: k.Paused.By.Kind == pay.ActorOperator && !v.operator(), Since: momentOf(k.Paused.At, inText), Reason: cut(k.Paused.Reason, 500),
-		}
+		s.Paused, s.Operator = true, k.Paused.By.Kind == pay.ActorOperator && !v.operator()
+		s.Since, s.Reason = momentOf(k.Paused.At, inText), cut(k.Paused.Reason, 500)
 	}
-	return keyState{}
+	return s
 }
 
 // pausedHost is a host that a key pays nothing until it is resumed.
@@ -45,8 +49,8 @@ func pausedHosts(v visit, k pay.Key) (list []pausedHost) {
 	return list
 }
 
-// stopKey returns a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and
-// …/resume.
+// stopKey returns a view that pauses or resumes a key, or ends its overlap: POST /dashboard/keys/{id}/pause,
+// …/resume and …/end-overlap.
 func (d *dashboard) stopKey(do pay.Stop, say said) view {
 	return d.ofKey(func(r *http.Request, _ visit, k pay.Key) (answer, error) {
 		reason := ""
@@ -91,22 +95,42 @@ func (d *dashboard) revokeKey(r *http.Request, _ visit, k pay.Key) (answer, erro
 type reissuePage struct {
 	Name, Path string
 	Kept       bool
+	Earlier    *moment // see keyState
+	Overlaps   []option
+}
+
+// overlaps lists the times for which the earlier secret may go on. The first one is the form's default.
+func overlaps() []option {
+	return []option{
+		{"0s", "It stops at once", true}, {"1h", "For an hour", false}, {"24h", "For a day", false}, {"168h", "For a week", false}, {"720h", "For 30 days", false},
+	}
 }
 
 // askReissueKey serves GET /dashboard/keys/{id}/reissue.
-func (d *dashboard) askReissueKey(_ *http.Request, _ visit, k pay.Key) (answer, error) {
+func (d *dashboard) askReissueKey(_ *http.Request, v visit, k pay.Key) (answer, error) {
 	if k.Revoked() {
 		return answer{redirect: keyPath(k.ID)}, nil
 	}
-	return answer{page: "key-reissue", title: "Reissue a key", nav: "/dashboard/keys", body: reissuePage{label(k), keyPath(k.ID), k.Kept()}}, nil
+	return answer{page: "key-reissue", title: "Reissue a key", nav: "/dashboard/keys", body: reissuePage{label(k), keyPath(k.ID), k.Kept(), keyStateOf(v, k).Earlier, overlaps()}}, nil
 }
 
 // reissueKey serves POST /dashboard/keys/{id}/reissue. The key's page then shows the new secret once.
 func (d *dashboard) reissueKey(r *http.Request, v visit, k pay.Key) (answer, error) {
-	k, secret, err := d.Books.ReissueKey(r.Context(), k.ID)
+	var overlap time.Duration
+	if text := r.PostForm.Get("overlap"); text != "" {
+		var err error
+		if overlap, err = time.ParseDuration(text); err != nil {
+			return answer{}, &pay.InputError{Field: "overlap", Reason: "a time such as 24h"}
+		}
+	}
+	k, secret, err := d.Books.ReissueKey(r.Context(), k.ID, overlap)
 	if err != nil {
 		return answer{}, err
 	}
+	say := saidKeyReissued
+	if overlap > 0 {
+		say = saidKeyOverlaps
+	}
 	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true}, v.now)
-	return answer{redirect: keyPath(k.ID), say: saidKeyReissued}, nil
+	return answer{redirect: keyPath(k.ID), say: say}, nil
 }

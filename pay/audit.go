@@ -76,6 +76,7 @@ const (
 	ActionKeyResume       Action = "key.resume"
 	ActionKeyRevoke       Action = "key.revoke"
 	ActionKeyReissue      Action = "key.reissue"
+	ActionKeyEndOverlap   Action = "key.end-overlap"
 	ActionWalletCreate    Action = "wallet.create"
 	ActionWalletImport    Action = "wallet.import"
 	ActionWalletExport    Action = "wallet.export"
@@ -203,6 +204,7 @@ type auditedKey struct {
 	Paused         *auditedPause            `json:"paused,omitempty"`
 	PausedHosts    map[string]*auditedPause `json:"paused_hosts,omitempty"`
 	Reissued       time.Time                `json:"reissued_at,omitzero"`
+	EarlierUntil   time.Time                `json:"earlier_secret_until,omitzero"`
 	Revoked        time.Time                `json:"revoked_at,omitzero"`
 }
 
@@ -226,7 +228,14 @@ func keyToAudit(k Key) auditedKey {
 		}
 		hosts[host] = pauseToAudit(&p)
 	}
-	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), hosts, k.Reissued, k.RevokedAt}
+	told := auditedKey{
+		Label: k.Label, OrganizationID: k.OrganizationID, Operator: k.Operator, Policy: k.Policy, Paused: pauseToAudit(k.Paused), PausedHosts: hosts,
+		Reissued: k.Reissued, Revoked: k.RevokedAt,
+	}
+	if k.Overlap != nil {
+		told.EarlierUntil = k.Overlap.Until
+	}
+	return told
 }
 
 // KeyCreated describes the making of a key.

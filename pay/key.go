@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +33,13 @@ type Key struct {
 	Exec bool `json:"Exec,omitempty"`
 	// Reissued holds when the present secret took the place of an earlier one; zero: it is the first.
 	Reissued time.Time `json:"Reissued,omitzero"`
+	// Overlap is there while the secret before the present one works, and may be there longer.
+	Overlap *Overlap `json:"Overlap,omitempty"`
 	// RevokedAt holds when the key was revoked for ever; zero: it is not.
 	RevokedAt time.Time `json:"RevokedAt,omitzero"`
+
+	// Ends is not stored. It holds when the secret that found the key stops working: that of an overlap.
+	Ends time.Time `json:"-"`
 }
 
 // Revoked reports whether the key resolves nowhere any more.
@@ -110,8 +116,21 @@ func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
 		return Key{}, ErrKeyNotFound
 	}
 	k, err := p.store.KeyBySecret(ctx, secret)
-	if err == nil && k.Revoked() {
+	if k, err = Found(k, err, p.now()); err == nil && k.Revoked() {
 		return Key{}, ErrKeyNotFound
 	}
 	return k, err
+}
+
+// Found reads what a store says of a secret: that of an overlap finds its key until the overlap's end.
+func Found(k Key, err error, now time.Time) (Key, error) {
+	earlier, is := errors.AsType[*EarlierSecretError](err)
+	if !is {
+		return k, err
+	}
+	k = earlier.Key
+	if k.Ends = k.EarlierUntil(now); k.Ends.IsZero() {
+		return Key{}, ErrSecretReplaced
+	}
+	return k, nil
 }

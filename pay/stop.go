@@ -35,7 +35,7 @@ func (p *Pause) refusal(what string) error {
 	return refusedBy(RulePaused, "%s is paused: %s", what, p.Reason)
 }
 
-// Stop names a change of whether a key pays.
+// Stop names a change of whether a key pays, or one of its secrets.
 type Stop string
 
 // The ways to stop a key. A revoked key stays revoked for ever.
@@ -43,9 +43,11 @@ const (
 	StopPause  Stop = "pause"
 	StopResume Stop = "resume"
 	StopRevoke Stop = "revoke"
+	// StopOverlap ends the overlap of a reissue: the earlier secret stops.
+	StopOverlap Stop = "end-overlap"
 )
 
-// KeyStop pauses, resumes or revokes a key.
+// KeyStop pauses, resumes or revokes a key, or ends the overlap of its secrets.
 type KeyStop struct {
 	Do     Stop
 	Host   string // that a pause or its end is about; "": the whole key
@@ -65,9 +67,14 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 	case s.Do == StopRevoke && k.Revoked():
 		return k, false, nil
 	case s.Do == StopRevoke:
-		k.RevokedAt = s.At
+		k.RevokedAt, k.Overlap = s.At, nil
 	case k.Revoked():
 		return k, false, ErrKeyRevoked
+	case s.Do == StopOverlap && k.Overlap == nil:
+		return k, false, nil
+	case s.Do == StopOverlap:
+		k.Overlap = nil
+		return k, true, nil
 	case s.Do == StopResume && operators:
 		return k, false, ErrPausedByOperator
 	case s.Do == StopResume && k.Paused == nil, s.Do == StopPause && operators:

@@ -73,7 +73,7 @@ type Waking interface {
 // KeyReader reads API keys and organizations.
 type KeyReader interface {
 	// KeyBySecret finds a key by its plaintext, a revoked one too: ErrKeyNotFound. Of a secret that
-	// was replaced, it is ErrSecretReplaced.
+	// was replaced, it is ErrSecretReplaced, and an *EarlierSecretError for one of an overlap: see [Found].
 	KeyBySecret(ctx context.Context, secret string) (Key, error)
 	// ExecKey finds the key that was made last as the Exec key: ErrKeyNotFound.
 	ExecKey(ctx context.Context) (Key, error)
@@ -93,8 +93,8 @@ type Keys interface {
 	// CreateKey stores a key and, for a claimed one, its organization. ErrKeyExists, also for a
 	// secret that was replaced, and for an Exec key while there is one that is not revoked. ErrKeyLimit.
 	CreateKey(ctx context.Context, k NewKey) (Key, error)
-	// ReissueKey gives a key another secret. The earlier one finds no key any more, for ever, and
-	// cannot be that of a new key. ErrKeyNotFound, ErrKeyRevoked, ErrKeyExists.
+	// ReissueKey gives a key another secret. The earlier one finds no key any more, for ever, but for an
+	// overlap, and cannot be that of a new key. ErrKeyNotFound, ErrKeyRevoked, ErrKeyExists, *InputError.
 	ReissueKey(ctx context.Context, r Reissue) (Key, error)
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.

@@ -232,8 +232,8 @@ func (p *Payer) awaitAnswer(by caller, r Request, held *ApprovalError) (*Approva
 	}
 }
 
-// sameSecret refuses the call of a key that got another secret since the call began: ErrSecretReplaced. A
-// person who answers after a reissue agrees to no payment for the client that has the earlier one.
+// sameSecret refuses the call of a key whose secret was replaced since the call began: ErrSecretReplaced. A
+// person who answers after a reissue agrees to no payment for the client that has the earlier one, unless that works still.
 func (p *Payer) sameSecret(by caller, k Key) error {
 	now, err := p.store.Key(by, k.ID)
 	switch {
@@ -243,7 +243,7 @@ func (p *Payer) sameSecret(by caller, k Key) error {
 		return fmt.Errorf("%w: reading the key of an approval: %w", ErrUnavailable, err)
 	case now.Revoked():
 		return ErrKeyNotFound
-	case !now.Reissued.Equal(k.Reissued):
+	case !now.accepts(k, p.now()):
 		return ErrSecretReplaced
 	}
 	return nil

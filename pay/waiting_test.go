@@ -357,6 +357,37 @@ func TestKeyReissuedDuringTheWait(t *testing.T) {
 	}
 }
 
+// While an overlap lasts, the client with the earlier secret is paid for, and afterwards it is not.
+func TestKeyReissuedWithAnOverlapDuringTheWait(t *testing.T) {
+	t.Parallel()
+	for name, lasts := range map[string]bool{"lasts": true, "ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newApprovals(t, nil)
+			call := w.call(t.Context(), w.rest(pay.SettlePayer, "https://api.example.com/a", "2500", ""), nil)
+			w.waiting(1)
+			asked := w.pending()[0]
+			must(w.store.ReissueKey(context.Background(), pay.Reissue{
+				KeyID: w.key.ID, Secret: "another secret of the key", At: w.chain.clock(), Overlap: time.Hour,
+			}))
+			if !lasts {
+				must(w.store.StopKey(context.Background(), w.key.ID, pay.KeyStop{Do: pay.StopOverlap, At: w.chain.clock()}))
+			}
+			if err := w.answer(asked.ID, pay.Approved); err != nil {
+				t.Fatal(err)
+			}
+			switch got := w.ended(call); {
+			case !lasts && (!errors.Is(got.err, pay.ErrSecretReplaced) || len(w.payments()) != 0):
+				t.Errorf("got %v, %d payments", got.err, len(w.payments()))
+			case lasts && got.err != nil:
+				t.Error(got.err)
+			case lasts:
+				got.attempt.Finish(true)
+			}
+		})
+	}
+}
+
 // A person approves the host that the page shows. Another upstream under the same URL of clients needs an
 // approval of its own, even if it asks for the same payment.
 func TestApprovalIsForOneUpstream(t *testing.T) {

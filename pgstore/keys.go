@@ -81,6 +81,13 @@ func (t *tx) PutReissuedKey(k pay.Key, secret string) error {
 	if err := t.exec(`INSERT INTO replaced_secrets SELECT secret_hash, id FROM keys WHERE id = $1`, k.ID); err != nil {
 		return err
 	}
+	if k.Overlap != nil {
+		was := `SELECT secret_hash FROM keys WHERE id = $1`
+		err := get(t.ctx, t, pay.ErrKeyNotFound, was, []any{k.ID}, func(r pgx.Rows) error { return r.Scan(&k.Overlap.Hash) })
+		if err != nil {
+			return err
+		}
+	}
 	hash := t.d.vault.Lookup(secret)
 	if err := t.exec(`UPDATE keys SET secret_hash = $2, secret = $3 WHERE id = $1`, k.ID, hash[:], sealed); err != nil {
 		return err
@@ -113,12 +120,9 @@ func (d *DB) keyBySecret(ctx context.Context, q querier, secret string) (pay.Key
 	if !errors.Is(err, pay.ErrKeyNotFound) {
 		return k, err
 	}
-	replaced, lookErr := exists(ctx, q, `SELECT FROM replaced_secrets WHERE secret_hash = $1`, hash[:])
-	switch {
-	case lookErr != nil:
-		return k, lookErr
-	case replaced:
-		return k, pay.ErrSecretReplaced
+	k, err = one[pay.Key](ctx, q, pay.ErrKeyNotFound, `SELECT row FROM replaced_secrets JOIN keys ON id = key_id WHERE replaced_secrets.secret_hash = $1`, hash[:])
+	if err == nil {
+		k, err = pay.Key{}, pay.Replaced(k, hash[:])
 	}
 	return k, err
 }

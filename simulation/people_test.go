@@ -87,7 +87,7 @@ func (w *world) rotate(k pay.Key) {
 		w.violated("no books: %v", err)
 		return
 	}
-	_, secret, err := b.ReissueKey(operator(), k.ID)
+	_, secret, err := b.ReissueKey(operator(), k.ID, 0)
 	if err != nil {
 		w.violated("a key gets no other secret: %v", err)
 		return

@@ -23,7 +23,7 @@ func TestLostKey(t *testing.T) {
 	lost := sandboxed.Ran[adminapi.CreatedKey](w.World, "keys", "create", "--label", "research")
 	w.Fund(*lost.Address, 2*price)
 	w.buys(lost.Key)
-	found := sandboxed.Ran[adminapi.ReissuedKey](w.World, "keys", "reissue", "research")
+	found := sandboxed.Ran[adminapi.ReissuedKey](w.World, "keys", "reissue", "research", "--yes")
 	a, err := process.Ask(t.Context(), w.Client(lost.Key), http.MethodGet, w.weather(), "")
 	if err != nil || a.Status != http.StatusProxyAuthRequired {
 		t.Errorf("with the old secret: %v, %+v", err, a)

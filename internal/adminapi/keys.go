@@ -30,7 +30,11 @@ type Key struct {
 	Revoked time.Time `json:"revoked_at,omitzero"`
 	// PausedHosts lists the hosts that the key pays nothing until they are resumed.
 	PausedHosts map[string]*Pause `json:"paused_hosts,omitempty"`
-	Today       *Today            `json:"today,omitempty"` // where it was asked for, and with a single key
+	// Reissued holds when the key got its present secret, if that is not its first. EarlierUntil is there
+	// while the one before works: see [pay.Overlap].
+	Reissued     time.Time `json:"reissued_at,omitzero"`
+	EarlierUntil time.Time `json:"earlier_secret_until,omitzero"`
+	Today        *Today    `json:"today,omitempty"` // where it was asked for, and with a single key
 }
 
 // Keys is a page of keys, oldest first.
@@ -42,10 +46,11 @@ type Keys struct {
 // Doors lists all doors, in the order of tables.
 var Doors = []policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI}
 
-func shownKey(p *pay.Payer, k pay.Key) Key {
+func (p *Purser) shownKey(k pay.Key) Key {
 	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[policy.Door]policy.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
+		Reissued: k.Reissued, EarlierUntil: k.EarlierUntil(p.Books.Now()),
 	}
 	for host, pause := range k.PausedHosts {
 		if shown.PausedHosts == nil {
@@ -54,7 +59,7 @@ func shownKey(p *pay.Payer, k pay.Key) Key {
 		shown.PausedHosts[host] = shownPause(&pause)
 	}
 	for _, d := range Doors {
-		shown.InForce[d] = p.PolicyOf(k, d)
+		shown.InForce[d] = p.Payer.PolicyOf(k, d)
 	}
 	return shown
 }
@@ -69,7 +74,7 @@ func (p *Purser) keys(r *http.Request) (any, error) {
 		if asked.Get("today") == "true" {
 			return p.shownToday(r.Context(), k)
 		}
-		return shownKey(p.Payer, k), nil
+		return p.shownKey(k), nil
 	})
 	return Keys{keys, next}, err
 }
@@ -100,7 +105,7 @@ type Quota struct {
 
 // shownToday returns a shown key with what it did today, and its quota.
 func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
-	shown := shownKey(p.Payer, k)
+	shown := p.shownKey(k)
 	today, err := limits.TodayOf(ctx, p.Payer, k, policy.DoorProxy, p.Networks[0].Assets[0].Symbol)
 	if err != nil {
 		return shown, err

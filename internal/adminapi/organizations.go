@@ -116,5 +116,5 @@ func (p *Purser) linkKey(r *http.Request, want KeyLink) (any, error) {
 		return nil, err
 	}
 	k, err := p.Books.LinkKey(r.Context(), o.ID, want.Key)
-	return shownKey(p.Payer, k), err
+	return p.shownKey(k), err
 }

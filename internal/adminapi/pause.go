@@ -43,13 +43,13 @@ type NewStop struct {
 	Reason string `json:"reason,omitempty"` // of a pause
 }
 
-// stopKey serves POST /purser/keys/{id}/pause, …/resume and …/revoke.
+// stopKey serves POST /purser/keys/{id}/pause, …/resume, …/revoke and …/end-overlap.
 func (p *Purser) stopKey(r *http.Request, do pay.Stop, want NewStop) (any, error) {
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err == nil {
 		k, err = p.Books.StopKey(r.Context(), k.ID, pay.KeyStop{Do: do, Host: want.Host, Reason: want.Reason})
 	}
-	return shownKey(p.Payer, k), err
+	return p.shownKey(k), err
 }
 
 func (p *Purser) pauseKey(r *http.Request, want NewStop) (any, error) {
@@ -62,6 +62,10 @@ func (p *Purser) resumeKey(r *http.Request, want NewStop) (any, error) {
 
 func (p *Purser) revokeKey(r *http.Request) (any, error) {
 	return p.stopKey(r, pay.StopRevoke, NewStop{})
+}
+
+func (p *Purser) endOverlap(r *http.Request) (any, error) {
+	return p.stopKey(r, pay.StopOverlap, NewStop{})
 }
 
 func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -16,10 +17,21 @@ type ReissuedKey struct {
 	// door that pays with such a setting pays nothing until the setting has the new one.
 	Configured []string `json:"configured,omitempty"`
 	Exec       bool     `json:"exec,omitempty"` // `purser exec` uses the new one by itself
+	// EarlierUntil tells until when the secret that was replaced works; zero: it has stopped.
+	EarlierUntil time.Time `json:"earlier_secret_until,omitzero"`
+}
+
+// NewSecret is the body of POST /purser/keys/{id}/reissue.
+type NewSecret struct {
+	// OverlapSeconds tells for how long the earlier secret works: see [pay.Reissue].
+	OverlapSeconds int64 `json:"overlap_seconds"`
 }
 
 // reissueKey gives a key another secret.
-func (p *Purser) reissueKey(r *http.Request) (any, error) {
+func (p *Purser) reissueKey(r *http.Request, want NewSecret) (any, error) {
+	if want.OverlapSeconds < 0 || want.OverlapSeconds > int64(pay.MaxOverlap/time.Second) {
+		return nil, &pay.InputError{Field: "overlap", Reason: "up to 30 days"}
+	}
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err
@@ -34,11 +46,11 @@ func (p *Purser) reissueKey(r *http.Request) (any, error) {
 			configured = append(configured, s.Setting)
 		}
 	}
-	k, secret, err := p.Books.ReissueKey(r.Context(), k.ID)
+	k, secret, err := p.Books.ReissueKey(r.Context(), k.ID, time.Duration(want.OverlapSeconds)*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	return ReissuedKey{Key: secret, ID: k.ID, Label: k.Label, Configured: configured, Exec: k.Exec}, nil
+	return ReissuedKey{Key: secret, ID: k.ID, Label: k.Label, Configured: configured, Exec: k.Exec, EarlierUntil: k.EarlierUntil(p.Books.Now())}, nil
 }
 
 // ConfiguredKey is the secret of a key that a setting names.

@@ -1,11 +1,14 @@
 package adminapi_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -117,12 +120,85 @@ func TestWhoseAWalletIs(t *testing.T) {
 	}
 }
 
+// Without a word, no secret is replaced.
+func TestReissueAsks(t *testing.T) {
+	w := newWorld(t)
+	k, old := keyed(w)
+	reissue := func(answer string, flags ...string) clitest.Outcome {
+		line := clitest.Line{Environ: []string{"PURSER_ADMIN=unix/" + w.socket}, Stdin: strings.NewReader(answer)}
+		return line.Run(t, append([]string{"keys", "reissue", "bare"}, flags...)...)
+	}
+	for _, answer := range []string{"", "no\n", "y\n"} {
+		if o := reissue(answer); o.Status == 0 || !strings.Contains(o.Stderr, "neither pay nor read") || !strings.Contains(o.Stderr, "--yes answers") || strings.Contains(o.Stdout, "pk_") {
+			t.Errorf("%q: %+v", answer, o)
+		}
+	}
+	if found := must(w.Payer.Resolve(t.Context(), old)); found.ID != k.ID {
+		t.Errorf("%+v", found)
+	}
+	if o := reissue("yes\n", "--overlap", "24h"); o.Status != 0 || !strings.Contains(o.Stderr, "works for 24h yet") || !strings.Contains(o.Stdout, "pk_") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// While an overlap lasts, both secrets work, and everything that shows the key says until when.
+func TestReissueWithAnOverlap(t *testing.T) {
+	w := newWorld(t)
+	k, old := keyed(w)
+	w.configured = []adminapi.ConfiguredKey{{Setting: "key (PURSER_KEY)", Secret: old}}
+	finds := func(secret string, want bool) {
+		t.Helper()
+		found, err := w.Payer.Resolve(t.Context(), secret)
+		if want && (err != nil || found.ID != k.ID) || !want && !errors.Is(err, pay.ErrKeyNotFound) {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	got := ran[adminapi.ReissuedKey](w, "keys reissue bare --overlap 1d --yes")
+	if left := got.EarlierUntil.Sub(w.now()); left < 23*time.Hour || left > 24*time.Hour || strings.Join(got.Configured, "") != "key (PURSER_KEY)" {
+		t.Errorf("%+v", got)
+	}
+	finds(old, true)
+	finds(got.Key, true)
+	until := got.EarlierUntil.UTC().Format("2006-01-02T15:04")
+	w.run("keys show bare", "pays; the old secret works until "+until, "reissued")
+	w.run("limits bare", "the old secret works until "+until)
+	w.run("keys", "pays, 2 secrets")
+	if shown := ran[adminapi.Key](w, "keys show bare"); !shown.EarlierUntil.Equal(got.EarlierUntil) || shown.Reissued.IsZero() {
+		t.Errorf("%+v", shown)
+	}
+	// A start with the earlier secret pays, and says that it will not do so for long.
+	if now, err := w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", old, "deployment"); err != nil || now.ID != k.ID || !strings.Contains(w.log.String(), "it pays for a while yet") {
+		t.Errorf("%+v, %v", now, err)
+	}
+	w.behind.Add(-int64(24 * time.Hour))
+	finds(old, false)
+	finds(got.Key, true)
+	w.run("keys show bare", "!old secret")
+	w.run("keys", "!secrets")
+
+	second := ran[adminapi.ReissuedKey](w, "keys reissue bare --overlap 90m --yes")
+	finds(got.Key, true)
+	w.run("keys end-overlap bare", "pays", "!old secret")
+	finds(got.Key, false)
+	finds(second.Key, true)
+	w.run("audit", "key.end-overlap")
+	w.fails(map[string]string{"keys reissue bare --overlap 1s --yes": "one minute"})
+	third := ran[adminapi.ReissuedKey](w, "keys reissue bare --overlap 90m --yes")
+	w.run("keys revoke bare --yes")
+	finds(second.Key, false)
+	finds(third.Key, false)
+	w.fails(map[string]string{
+		"keys reissue bare --overlap 31d --yes": "30 days", "keys reissue bare --overlap soon --yes": "--overlap",
+		"keys end-overlap bare": "revoked",
+	})
+}
+
 // The secret of a key is replaced at once, and the operator hears where else it has to be changed.
 func TestReissue(t *testing.T) {
 	w := newWorld(t)
 	k, old := keyed(w)
 	w.configured = []adminapi.ConfiguredKey{{Setting: "key (PURSER_KEY)", Secret: old}}
-	got := ran[adminapi.ReissuedKey](w, "keys reissue bare")
+	got := ran[adminapi.ReissuedKey](w, "keys reissue bare --yes")
 	if got.ID != k.ID || got.Key == old || strings.Join(got.Configured, "") != "key (PURSER_KEY)" {
 		t.Errorf("%+v", got)
 	}
@@ -132,14 +208,14 @@ func TestReissue(t *testing.T) {
 	if found := must(w.Payer.Resolve(t.Context(), got.Key)); found.ID != k.ID {
 		t.Errorf("%+v", found)
 	}
-	w.run("keys reissue bare", "pk_", "not shown again", "!PURSER_KEY")
+	w.run("keys reissue bare --yes", "pk_", "not shown again", "!PURSER_KEY")
 	// purser starts all the same, and says so.
 	if now, err := w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", old, "deployment"); err != nil || now.ID != "" || !strings.Contains(w.log.String(), "PURSER_KEY") {
 		t.Errorf("%+v, %v", now, err)
 	}
 	w.run("audit", "key.reissue")
 	w.run("keys revoke bare --yes")
-	w.fails(map[string]string{"keys reissue bare": "revoked", "keys reissue pk_123456789": "API key itself"})
+	w.fails(map[string]string{"keys reissue bare --yes": "revoked", "keys reissue pk_123456789": "API key itself"})
 	if strings.Contains(w.log.String(), got.Key) || strings.Contains(w.log.String(), old) {
 		t.Error("a secret is in the log")
 	}

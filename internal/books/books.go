@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -18,7 +19,7 @@ import (
 type Options struct {
 	Store   pay.Store
 	Wallets pay.Wallets
-	Clock   pay.Clock // default: time.Now
+	Clock   pay.Clock // default: that of the machine
 	Logger  *slog.Logger
 	// Networks that wallets can be made for. Default: the pinned networks marked as default.
 	Networks []x402.Network
@@ -76,7 +77,7 @@ func New(o Options) (*Books, error) {
 		networks: o.Networks, plans: plans, noPlans: o.NoPlans, keyCreated: o.KeyCreated,
 	}
 	if b.now == nil {
-		b.now = time.Now
+		b.now = failpoint.Now
 	}
 	if len(b.networks) == 0 {
 		b.networks = x402.DefaultNetworks()

@@ -25,12 +25,13 @@ type KeyRequest struct {
 	Operator, Exec bool // see [pay.Key]
 }
 
-// KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound.
+// KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound, ErrSecretReplaced.
 func (b *Books) KeyBySecret(ctx context.Context, secret string) (pay.Key, error) {
 	if !pay.ValidSecret(secret) {
 		return pay.Key{}, pay.ErrKeyNotFound
 	}
-	return b.reader.KeyBySecret(ctx, secret)
+	k, err := b.reader.KeyBySecret(ctx, secret)
+	return pay.Found(k, err, b.now())
 }
 
 // Keys lists keys, oldest first, from behind the one with id after ("" is the beginning);

@@ -44,6 +44,9 @@ func (k OperatorKeys) Ensure(ctx context.Context, setting, secret, label string)
 		k.Log.Error(setting+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
 		return key, nil
 	}
+	if !key.Ends.IsZero() {
+		k.Log.Warn(setting+" is a secret that 'purser keys reissue' has replaced: it pays for a while yet, set the new one", "until", key.Ends)
+	}
 	_, err = k.Wallet(ctx, key, k.Network)
 	return key, err
 }
@@ -80,7 +83,10 @@ func (k OperatorKeys) own(ctx context.Context, want KeyRequest) (pay.Key, error)
 	if err != nil {
 		return pay.Key{}, err
 	}
-	return k.Books.AdoptKey(ctx, key)
+	ends := key.Ends
+	key, err = k.Books.AdoptKey(ctx, key)
+	key.Ends = ends
+	return key, err
 }
 
 // Wallet finds the wallet that a key of the operator draws from on a network. A key without one is

@@ -2,19 +2,21 @@ package books
 
 import (
 	"context"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
 
-// ReissueKey gives a key another secret, and returns it: ErrKeyNotFound, ErrKeyRevoked.
-func (b *Books) ReissueKey(ctx context.Context, keyID string) (pay.Key, string, error) {
+// ReissueKey gives a key another secret, and returns it. For an overlap, the earlier one goes on.
+// ErrKeyNotFound, ErrKeyRevoked, *InputError.
+func (b *Books) ReissueKey(ctx context.Context, keyID string, overlap time.Duration) (pay.Key, string, error) {
 	secret := generateSecret()
-	k, err := b.store.ReissueKey(ctx, pay.Reissue{KeyID: keyID, Secret: secret, At: b.now().UTC()})
+	k, err := b.store.ReissueKey(ctx, pay.Reissue{KeyID: keyID, Secret: secret, At: b.now().UTC(), Overlap: overlap})
 	if err != nil {
 		return pay.Key{}, "", err
 	}
 	by, _ := pay.ActorOf(ctx)
-	b.log.Warn("API key: reissue", "key", k.ID, "by", by.String())
+	b.log.Warn("API key: reissue", "key", k.ID, "by", by.String(), "overlap", overlap)
 	return k, secret, nil
 }
 

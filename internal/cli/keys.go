@@ -18,6 +18,7 @@ it is made.
 
     $ purser keys list
     $ purser keys list --json
+    $ purser keys show research
     $ purser keys create --label research --daily-budget 5 --door proxy
     $ purser keys pause research
     $ purser keys revoke 0199…`
@@ -36,6 +37,7 @@ func (env *Env) keysCommand(c *cobra.Command) {
 	a := env.asks(c)
 	listKeys(a)
 	listKeys(a.list("Lists API keys, as 'purser keys' does"))
+	showKeyCommand(a)
 	createKeyCommand(a)
 	reissueKeyCommand(a)
 	stopKeyCommands(a)
@@ -62,6 +64,39 @@ func listKeys(a *asking) {
 			},
 		}.print(a)
 	})
+}
+
+const keysShowHelp = `
+Shows one key: whether it pays, whose it is, and which of its secrets work. 'purser limits KEY'
+shows what it may spend.
+
+    $ purser keys show research
+    $ purser keys show 0199… --json`
+
+func showKeyCommand(keys *asking) {
+	a := keys.sub("show KEY", "Shows a key", keysShowHelp, cobra.ExactArgs(1))
+	a.jsonFlag(printsAmounts)
+	a.ValidArgsFunction = a.env.keyIDs()
+	a.runs(func(args []string) error {
+		if err := checkID("KEY", args[0]); err != nil {
+			return err
+		}
+		return tell(a, http.MethodGet, keyPath(args[0]), nil, writeKeyFacts)
+	})
+}
+
+func writeKeyFacts(t *table, k adminapi.Key) {
+	t.row("key", k.ID)
+	t.row("label", orDash(k.Label))
+	t.row("state", keyStateText(k))
+	if k.Organization != "" {
+		t.row("organization", k.Organization)
+	}
+	t.row("made", when(k.Created))
+	if !k.Reissued.IsZero() {
+		t.row("reissued", when(k.Reissued))
+	}
+	t.row("own limits", summary(k.Policy))
 }
 
 func orDash(text string) string {

@@ -48,6 +48,12 @@ there until 'purser wallets withdraw'. There is one question, which --yes answer
 
     $ purser keys revoke 0199… --yes`
 
+const keysEndOverlapHelp = `
+Ends the time in which the secret before the present one works: see 'purser keys reissue --overlap'.
+Programs that have it can neither pay nor read from now on. The present one goes on.
+
+    $ purser keys end-overlap research`
+
 func (env *Env) pauseCommand(c *cobra.Command) {
 	a := env.asks(c)
 	reason := a.reasonFlag()
@@ -98,8 +104,20 @@ func pausedHosts(t *table, k adminapi.Key) {
 	}
 }
 
+// keyStateText tells whether a key pays, and until when its earlier secret works.
+func keyStateText(k adminapi.Key) string {
+	text := stateText(k.Paused, k.Revoked)
+	if !k.EarlierUntil.IsZero() {
+		text += "; the old secret works until " + when(k.EarlierUntil)
+	}
+	return text
+}
+
 func keyState(k adminapi.Key) string {
 	state, _, _ := strings.Cut(stateText(k.Paused, k.Revoked), " ")
+	if !k.EarlierUntil.IsZero() {
+		state += ", 2 secrets"
+	}
 	return state
 }
 
@@ -113,6 +131,7 @@ func stopKeyCommands(keys *asking) {
 		{pay.StopPause, "Stops new payments of a key", keysPauseHelp},
 		{pay.StopResume, "Lets a paused key pay again", keysPauseHelp},
 		{pay.StopRevoke, "Revokes a key for ever", keysRevokeHelp},
+		{pay.StopOverlap, "Stops the old secret of a key that was reissued with an overlap", keysEndOverlapHelp},
 	} {
 		a := keys.sub(string(stop.do)+" KEY", stop.short, stop.long, cobra.ExactArgs(1))
 		a.jsonFlag(printsJSON)
@@ -125,6 +144,7 @@ func stopKeyCommands(keys *asking) {
 			a.Flags().StringVar(&body.Host, "host", "", "the host that the key pays nothing more, such as api.example.com")
 		case pay.StopResume:
 			a.Flags().StringVar(&body.Host, "host", "", "the host that the key pays again")
+		case pay.StopOverlap:
 		case pay.StopRevoke:
 			yes = a.yesFlag()
 		}
@@ -134,8 +154,8 @@ func stopKeyCommands(keys *asking) {
 			}
 			path := keyPath(args[0])
 			if stop.do == pay.StopRevoke {
-				var k adminapi.Key
-				if err := a.client.call(a.Context(), http.MethodGet, path, nil, &k); err != nil {
+				k, err := a.keyNamed(args[0])
+				if err != nil {
 					return err
 				}
 				if !*yes && k.Revoked.IsZero() {
@@ -149,7 +169,7 @@ func stopKeyCommands(keys *asking) {
 			return tell(a, http.MethodPost, path+"/"+string(stop.do), body, func(t *table, k adminapi.Key) {
 				t.row("key", k.ID)
 				t.row("label", orDash(k.Label))
-				t.row("state", stateText(k.Paused, k.Revoked))
+				t.row("state", keyStateText(k))
 				pausedHosts(t, k)
 			})
 		})

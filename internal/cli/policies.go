@@ -118,8 +118,8 @@ func writeKey(t *table, k adminapi.Key) {
 	t.some("label", k.Label)
 	t.some("organization", k.Organization)
 	t.row("made", when(k.Created))
-	if k.Paused != nil || !k.Revoked.IsZero() {
-		t.row("state", stateText(k.Paused, k.Revoked))
+	if k.Paused != nil || !k.Revoked.IsZero() || !k.EarlierUntil.IsZero() {
+		t.row("state", keyStateText(k))
 	}
 	pausedHosts(t, k)
 	if k.Today != nil {

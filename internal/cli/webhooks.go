@@ -86,7 +86,7 @@ func (env *Env) webhooksCommand(c *cobra.Command) {
 			return errors.New("name one of --since and --from")
 		}
 		if *since != "" {
-			ago, err := readAgo(*since)
+			ago, err := readSpan("since", *since)
 			if err != nil {
 				return err
 			}
@@ -105,14 +105,14 @@ func (env *Env) webhooksCommand(c *cobra.Command) {
 	})
 }
 
-// readAgo reads a time that is past, such as 2h or 3d.
-func readAgo(text string) (time.Duration, error) {
+// readSpan reads a flag that is a time such as 90m, 2h or 3d.
+func readSpan(flag, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, isDays := days(text); isDays {
 		d, err = days, nil
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("--since %q is not a time such as 90m, 2h or 3d", text)
+		return 0, fmt.Errorf("--%s %q is not a time such as 90m, 2h or 3d", flag, text)
 	}
 	return d, nil
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"slices"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storekit"
@@ -39,8 +38,12 @@ func (r *rows) KeyBySecret(secret string) (pay.Key, error) {
 			return r.Key(id)
 		}
 	}
-	if slices.Contains(r.replaced, secret) {
-		return pay.Key{}, pay.ErrSecretReplaced
+	if id, is := r.replaced[secret]; is {
+		k, err := r.Key(id)
+		if err != nil {
+			return k, err
+		}
+		return pay.Key{}, pay.Replaced(k, hashOf(secret))
 	}
 	return pay.Key{}, pay.ErrKeyNotFound
 }
@@ -74,9 +77,18 @@ func (r *rows) PutLinkedKey(k pay.Key, _ string) error { return r.PutKey(k) }
 
 // PutReissuedKey writes a key with another secret.
 func (r *rows) PutReissuedKey(k pay.Key, secret string) error {
-	r.replaced = append(r.replaced, r.secrets.row[k.ID])
+	was := r.secrets.row[k.ID]
+	r.replaced[was] = k.ID
+	if k.Overlap != nil {
+		k.Overlap.Hash = hashOf(was)
+	}
 	r.secrets.put(k.ID, secret)
 	return r.PutKey(k)
+}
+
+func hashOf(secret string) []byte {
+	hash := pay.HashOf(secret)
+	return hash[:]
 }
 
 // KeyBySecret finds a key by its plaintext.

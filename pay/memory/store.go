@@ -66,9 +66,9 @@ type rows struct {
 	deliveries map[string]pay.Delivery
 	claims     map[string]time.Time // destination -> the end of its claim
 
-	exec     string   // id of the exec key
-	replaced []string // secrets that were replaced
-	lent     []loan   // in the order in which they were made
+	exec     string            // id of the exec key
+	replaced map[string]string // secrets that were replaced -> key id
+	lent     []loan            // in the order in which they were made
 }
 
 // New makes an empty store.
@@ -79,7 +79,7 @@ func New(o Options) *Store {
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
 	s.rows.marks, s.rows.deliveries, s.rows.claims = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}, map[string]time.Time{}
-	s.rows.attempts = map[string]uint64{}
+	s.rows.attempts, s.rows.replaced = map[string]uint64{}, map[string]string{}
 	s.embed()
 	return s
 }
@@ -157,7 +157,7 @@ func (s *Store) Snapshot() *Store {
 	r.approvals = r.approvals.clone()
 	r.audit, r.declined = slices.Clone(r.audit), slices.Clone(r.declined)
 	r.notices, r.marks, r.deliveries = slices.Clone(r.notices), maps.Clone(r.marks), maps.Clone(r.deliveries)
-	r.replaced, r.lent = slices.Clone(r.replaced), slices.Clone(r.lent)
+	r.replaced, r.lent = maps.Clone(r.replaced), slices.Clone(r.lent)
 	r.attempts, r.gone = maps.Clone(r.attempts), slices.Clone(r.gone)
 	other := &Store{rows: r}
 	other.embed()

@@ -42,7 +42,8 @@ type Keys interface {
 	PutKey(k pay.Key) error
 	// PutLinkedKey replaces a key that has got an organization, and keeps its secret.
 	PutLinkedKey(k pay.Key, secret string) error
-	// PutReissuedKey replaces a key and its secret. The earlier one counts as replaced.
+	// PutReissuedKey replaces a key and its secret. The earlier one counts as replaced. The store keeps its
+	// hash in the key's Overlap, if there is one.
 	PutReissuedKey(k pay.Key, secret string) error
 
 	// OrganizationOf finds an organization. An unknown one has the free plan.

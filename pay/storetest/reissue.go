@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"errors"
+	"time"
+
 	"github.com/purserpay/purser/pay"
 )
 
@@ -32,6 +35,87 @@ var reissueTests = map[string]func(*fixture){
 		f.fails(err, pay.ErrSecretReplaced)
 		_, err = f.RevealKey(f.ctx, k.ID)
 		f.fails(err, pay.ErrNotRevealable)
+	},
+	"overlap": func(f *fixture) {
+		n := newKey("org")
+		k := must(f.CreateKey(f.ctx, n))
+		first := func(overlap time.Duration, secret string) pay.Key {
+			return must(f.ReissueKey(f.ctx, pay.Reissue{KeyID: k.ID, Secret: secret, At: noon, Overlap: overlap}))
+		}
+		now := first(time.Hour, "pk_second")
+		end := noon.Add(time.Hour)
+		// finds asks a store as a purser at a time does, which is not the store's own.
+		finds := func(at time.Time, secret string) pay.Key {
+			f.Helper()
+			k, err := f.KeyBySecret(f.ctx, secret)
+			k, err = pay.Found(k, err, at)
+			f.must(err)
+			f.same("key", k, now)
+			return k
+		}
+		ended := func(at time.Time, secret string) {
+			f.Helper()
+			k, err := f.KeyBySecret(f.ctx, secret)
+			f.fails(err, pay.ErrSecretReplaced) // to a caller that does not ask for the overlap
+			_, err = pay.Found(k, err, at)
+			f.fails(err, pay.ErrSecretReplaced)
+		}
+		if got := finds(end.Add(-1), n.Secret); !got.Ends.Equal(end) || !got.EarlierUntil(end.Add(-1)).Equal(end) {
+			f.Errorf("the earlier secret ends %v", got.Ends)
+		}
+		if got := finds(end, "pk_second"); !got.Ends.IsZero() || !got.EarlierUntil(end).IsZero() {
+			f.Errorf("the present secret ends %v", got.Ends)
+		}
+		ended(end, n.Secret)
+		f.same("revealed", must(f.RevealKey(f.ctx, k.ID)), "pk_second")
+		_, err := f.CreateKey(f.ctx, pay.NewKey{Key: newKey("").Key, Secret: n.Secret, Plans: n.Plans})
+		f.fails(err, pay.ErrKeyExists)
+		_, err = f.LinkKey(f.ctx, pay.Link{Secret: n.Secret, OrganizationID: "other", Plans: n.Plans})
+		f.fails(err, pay.ErrKeyNotFound)
+		must(f.StopKey(f.ctx, k.ID, pay.KeyStop{Do: pay.StopPause, At: noon})) // writes the row anew
+		now = must(f.StopKey(f.ctx, k.ID, pay.KeyStop{Do: pay.StopResume, At: noon}))
+		finds(noon, n.Secret)
+
+		// At most two secrets work.
+		now = first(2*time.Hour, "pk_third")
+		ended(noon, n.Secret)
+		finds(noon, "pk_second")
+		finds(noon, "pk_third")
+		now = first(0, "pk_fourth")
+		ended(noon, "pk_second")
+		ended(noon, "pk_third")
+		finds(noon, "pk_fourth")
+
+		// An overlap ends early, once.
+		now = first(time.Hour, "pk_fifth")
+		finds(noon, "pk_fourth")
+		by := pay.WithActor(f.ctx, pay.Operator("ada"))
+		now = must(f.StopKey(by, k.ID, pay.KeyStop{Do: pay.StopOverlap, At: noon}))
+		f.same("again", must(f.StopKey(by, k.ID, pay.KeyStop{Do: pay.StopOverlap, At: noon})), now)
+		ended(noon, "pk_fourth")
+		finds(noon, "pk_fifth")
+		entries := must(f.AuditEntries(f.ctx, pay.AuditQuery{KeyID: k.ID, Limit: 10}))
+		if len(entries) != 1 || entries[0].Action != pay.ActionKeyEndOverlap {
+			f.Errorf("audit %s", text(entries))
+		}
+
+		// The end of the key ends both.
+		first(time.Hour, "pk_sixth")
+		now = must(f.StopKey(f.ctx, k.ID, pay.KeyStop{Do: pay.StopRevoke, At: noon}))
+		ended(noon, "pk_fifth")
+		finds(noon, "pk_sixth") // revoked, as callers see
+		f.check()
+	},
+	"overlap out of bounds": func(f *fixture) {
+		n := newKey("")
+		k := must(f.CreateKey(f.ctx, n))
+		for _, overlap := range []time.Duration{-time.Hour, time.Second, pay.MaxOverlap + 1} {
+			_, err := f.ReissueKey(f.ctx, pay.Reissue{KeyID: k.ID, Secret: "pk_second", At: noon, Overlap: overlap})
+			if _, is := errors.AsType[*pay.InputError](err); !is {
+				f.Errorf("%v: %v", overlap, err)
+			}
+		}
+		f.same("key", must(f.KeyBySecret(f.ctx, n.Secret)), k)
 	},
 	"refused": func(f *fixture) {
 		_, err := f.ReissueKey(f.ctx, pay.Reissue{KeyID: newID(), Secret: "pk_second", At: noon})

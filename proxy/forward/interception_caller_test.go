@@ -98,6 +98,35 @@ func TestKeyChangesMeanwhile(t *testing.T) {
 	})
 }
 
+// On an open connection, the earlier secret of a key works until the end of the overlap, and not a moment longer.
+func TestOverlapEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		var (
+			store keyed
+			later atomic.Int64
+		)
+		clock := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+		w := newSecure(t, func(s *setup) {
+			s.store = func(real pay.Store) pay.Store { store.Store = real; return &store }
+			s.forward.Clock = clock
+		})
+		c := w.secureAgent(http2)
+		get := func() proxytest.Answer { return w.do(c, proxytest.Request(t, "GET", w.shop("/x"), nil)) }
+		get().Paid(t)
+		f := func(k pay.Key) (pay.Key, error) { k.Ends = clock().Add(keyFresh / 4); return k, nil }
+		store.change.Store(&f)
+		later.Add(int64(keyFresh))
+		get().Paid(t)
+		f = func(pay.Key) (pay.Key, error) { return pay.Key{}, pay.ErrSecretReplaced }
+		store.change.Store(&f)
+		later.Add(int64(keyFresh / 2)) // it would be fresh
+		if a := get(); a.StatusCode != http.StatusForbidden || a.Problem(t).Reason != reasonCredentials {
+			t.Errorf("%d %s", a.StatusCode, a.Text)
+		}
+	})
+}
+
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)

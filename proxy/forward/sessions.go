@@ -337,7 +337,8 @@ func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	now := f.now()
-	if age := now.Sub(s.asked); age >= 0 && age < keyFresh {
+	ended := !s.who.key.Ends.IsZero() && !now.Before(s.who.key.Ends)
+	if age := now.Sub(s.asked); age >= 0 && age < keyFresh && !ended {
 		return s.who, s.who.relays()
 	}
 	key, err := f.payer.Resolve(ctx, s.who.secret)
