@@ -93,7 +93,8 @@ func everyStoredValue() map[string]any {
 			PolicyRevision: 3, Paused: &pay.Pause{At: second(2), Reason: "holiday", By: actor}, RevokedAt: second(3),
 			PausedHosts: map[string]pay.Pause{"api.example.com": {At: second(5), Reason: "gave nothing", By: actor}},
 			Exec:        true, Reissued: second(4), Overlap: &pay.Overlap{Until: second(5), Hash: []byte("hash"), Reissued: second(6)},
-			Ends: second(7), // not stored
+			Used: map[policy.Door]time.Time{policy.DoorAPI: second(7)},
+			Ends: second(8), // not stored
 		},
 		"key-new":      pay.Key{},
 		"organization": pay.Organization{ID: "org-1", Plan: pay.PlanAgency, Created: second(1)},

@@ -191,6 +191,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 	}
 	x := &exchange{tenant: t, declined: h.unpaid(req, from)}
 	x.spender, x.refused = h.spender(req.Context())
+	t.payer.NoteUse(x.spender.keyID, policy.DoorTransport)
 	if x.declined == "" && x.refused == nil {
 		x.call = proxy.NewCall(pay.Key{ID: x.spender.keyID}, x.spender.task, proxy.IdempotencyKey(req.Header))
 		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return h.keyOf(ctx, t, x.spender) }

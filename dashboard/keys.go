@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -40,6 +42,7 @@ type keyRow struct {
 	Owner                             string // for operators
 	Shared                            bool   // it draws from wallets of other keys only
 	Created                           moment
+	Used                              *moment // at any door; nil: never
 	Bars                              []budgetBar
 	State                             keyState
 }
@@ -99,6 +102,9 @@ func (d *dashboard) keyRow(ctx context.Context, v visit, k pay.Key) (keyRow, err
 	}
 	if v.operator() {
 		row.Owner = ownerOf(k)
+	}
+	if uses := usesOf(k, onlyDay); len(uses) > 0 {
+		row.Used = &uses[0].At
 	}
 	var err error
 	if row.Bars, err = d.barsOf(ctx, v, k); err != nil {
@@ -174,6 +180,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 type keyPage struct {
 	ID, Name, Label, MonthName, Payments, SpendPath string
 	Created                                         moment
+	Uses                                            []use
 	Wallets                                         []link
 	Limits                                          []limit
 	Bars                                            []budgetBar
@@ -189,6 +196,24 @@ type keyPage struct {
 
 type link struct{ Name, Path string }
 
+// use tells when a key was last used at a door.
+type use struct {
+	Door string
+	At   moment
+}
+
+// usesOf lists the doors at which a key was used, the latest use first.
+func usesOf(k pay.Key, layout string) []use {
+	var list []use
+	doors := slices.SortedFunc(maps.Keys(k.Used), func(a, b policy.Door) int {
+		return cmp.Or(k.Used[b].Compare(k.Used[a]), cmp.Compare(a, b))
+	})
+	for _, door := range doors {
+		list = append(list, use{string(door), momentOf(k.Used[door], layout)})
+	}
+	return list
+}
+
 // key serves GET /dashboard/keys/{id}. Right after the key was made or revealed, it shows the key.
 func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	month, err := d.month(r.Context(), v, k.ID)
@@ -200,7 +225,7 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 		return answer{}, err
 	}
 	p := keyPage{
-		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
+		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), Uses: usesOf(k, inText), MonthName: v.now.Format("January"),
 		Payments: payments(month.Total().Count), SpendPath: filter{KeyID: k.ID}.path(), Limits: d.limits(k),
 		May: v.permits(), Kept: k.Kept(), State: keyStateOf(v, k), PausedHosts: pausedHosts(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{

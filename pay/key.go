@@ -37,6 +37,8 @@ type Key struct {
 	Overlap *Overlap `json:"Overlap,omitempty"`
 	// RevokedAt holds when the key was revoked for ever; zero: it is not.
 	RevokedAt time.Time `json:"RevokedAt,omitzero"`
+	// Used holds the last use at each door, at most UseEvery too early. A door without one was not used.
+	Used map[policy.Door]time.Time `json:"Used,omitempty"`
 
 	// Ends is not stored. It holds when the secret that found the key stops working: that of an overlap.
 	Ends time.Time `json:"-"`

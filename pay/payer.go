@@ -147,6 +147,7 @@ type Payer struct {
 	reconcile reconciling
 	retaining retaining
 	declines  declineLog
+	uses      useLog
 }
 
 // New makes a Payer. Close it to wait for what is in flight.

@@ -96,6 +96,8 @@ type Keys interface {
 	// ReissueKey gives a key another secret. The earlier one finds no key any more, for ever, but for an
 	// overlap, and cannot be that of a new key. ErrKeyNotFound, ErrKeyRevoked, ErrKeyExists, *InputError.
 	ReissueKey(ctx context.Context, r Reissue) (Key, error)
+	// NoteUse notes the use of a key by [Use.Apply]: ErrKeyNotFound.
+	NoteUse(ctx context.Context, u Use) error
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.
 	SetPolicy(ctx context.Context, keyID string, pol *policy.Policy) (Key, error)

@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // Bounds on requests before any work is done for them.
@@ -65,6 +66,7 @@ func (a *API) authenticate(r *http.Request) (pay.Key, error) {
 		a.logins.Failed(from, a.now())
 	case err == nil:
 		a.logins.Succeeded(guess, a.now())
+		a.payer.NoteUse(key.ID, policy.DoorAPI)
 	}
 	return key, err
 }

@@ -40,7 +40,9 @@ func TestReissueWithAnOverlap(t *testing.T) {
 			t.Errorf("REST: %v, %+v", err, a)
 		}
 	}
-	if out := w.Must(t, "keys", "show", "research"); !strings.Contains(out, "the old secret works until") {
+	if out := w.Must(t, "keys", "show", "research"); !strings.Contains(out, "the old secret works until") ||
+		strings.Count(out, "never") != 1 { // it was not used at the sidecar
+
 		t.Errorf("%s", out)
 	}
 	clock.Forward(t, 23*time.Hour)

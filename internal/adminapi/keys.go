@@ -34,7 +34,9 @@ type Key struct {
 	// while the one before works: see [pay.Overlap].
 	Reissued     time.Time `json:"reissued_at,omitzero"`
 	EarlierUntil time.Time `json:"earlier_secret_until,omitzero"`
-	Today        *Today    `json:"today,omitempty"` // where it was asked for, and with a single key
+	// Used tells when the key was last used at each door, for a payment or not, within ten minutes.
+	Used  map[policy.Door]time.Time `json:"last_used,omitempty"`
+	Today *Today                    `json:"today,omitempty"` // where it was asked for, and with a single key
 }
 
 // Keys is a page of keys, oldest first.
@@ -50,7 +52,7 @@ func (p *Purser) shownKey(k pay.Key) Key {
 	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[policy.Door]policy.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
-		Reissued: k.Reissued, EarlierUntil: k.EarlierUntil(p.Books.Now()),
+		Reissued: k.Reissued, EarlierUntil: k.EarlierUntil(p.Books.Now()), Used: k.Used,
 	}
 	for host, pause := range k.PausedHosts {
 		if shown.PausedHosts == nil {

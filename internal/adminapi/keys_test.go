@@ -136,7 +136,7 @@ func TestPolicies(t *testing.T) {
 func TestKeys(t *testing.T) {
 	w := newWorld(t)
 	w.answers(request{"GET", "/keys", "", 200, `{"keys":[]}` + "\n"})
-	w.run("keys", "KEY LABEL STATE ORGANIZATION MADE (UTC) OWN LIMITS\n")
+	w.run("keys", "KEY LABEL STATE ORGANIZATION MADE (UTC) LAST USED (UTC) OWN LIMITS\n")
 	made := ran[adminapi.CreatedKey](w, "keys create --label res\x1b[31mearch --daily-budget 5 --door proxy")
 	if !strings.HasPrefix(made.Key, "pk_") || made.Address == nil || made.Network != "base" {
 		t.Errorf("%+v", made)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,17 +58,19 @@ func listKeys(a *asking) {
 				{head: "STATE", holds: textCell},
 				{head: "ORGANIZATION", holds: idCell, spare: 1},
 				{head: "MADE (UTC)", holds: timeCell, spare: 2},
+				{head: "LAST USED (UTC)", holds: timeCell, spare: 2},
 				{head: "OWN LIMITS", holds: textCell},
 			},
 			cells: func(k adminapi.Key) []string {
-				return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Organization), when(k.Created), summary(k.Policy)}
+				return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Organization), when(k.Created), orDash(when(lastUse(k))), summary(k.Policy)}
 			},
 		}.print(a)
 	})
 }
 
 const keysShowHelp = `
-Shows one key: whether it pays, whose it is, and which of its secrets work. 'purser limits KEY'
+Shows one key: whether it pays, whose it is, which of its secrets work, and when it was last used
+at each door, within ten minutes. 'purser limits KEY'
 shows what it may spend.
 
     $ purser keys show research
@@ -96,7 +99,24 @@ func writeKeyFacts(t *table, k adminapi.Key) {
 	if !k.Reissued.IsZero() {
 		t.row("reissued", when(k.Reissued))
 	}
+	for _, door := range adminapi.Doors {
+		used := "never"
+		if at := k.Used[door]; !at.IsZero() {
+			used = when(at)
+		}
+		t.row("last used at "+string(door), used)
+	}
 	t.row("own limits", summary(k.Policy))
+}
+
+// lastUse tells when a key was last used at any door; zero: never.
+func lastUse(k adminapi.Key) (last time.Time) {
+	for _, at := range k.Used {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 func orDash(text string) string {

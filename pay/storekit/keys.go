@@ -154,6 +154,24 @@ func (b Book) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key
 	return b.editKey(ctx, keyID, s.Do.Action(), s.Apply)
 }
 
+// NoteUse notes the use of a key.
+func (b Book) NoteUse(ctx context.Context, u pay.Use) error {
+	return b.update(ctx, []string{u.KeyID}, func(tx BookTx) error {
+		was, err := tx.Key(u.KeyID)
+		if err != nil {
+			return err
+		}
+		k, changed, err := u.Apply(was)
+		if err != nil || !changed {
+			return err
+		}
+		if err := tx.Room(); err != nil {
+			return err
+		}
+		return tx.PutKey(k)
+	})
+}
+
 // editKey replaces a key by the result of edit, if that is a change.
 func (b Book) editKey(ctx context.Context, keyID string, action pay.Action, edit pay.KeyEdit) (pay.Key, error) {
 	return update(ctx, b, []string{keyID}, func(tx BookTx) (k pay.Key, err error) {

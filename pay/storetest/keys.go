@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
@@ -9,6 +10,39 @@ import (
 )
 
 var keyTests = map[string]func(*fixture){
+	"uses": func(f *fixture) {
+		k := must(f.CreateKey(f.ctx, newKey("org")))
+		use := func(door policy.Door, at time.Time) {
+			f.Helper()
+			f.must(f.NoteUse(f.ctx, pay.Use{KeyID: k.ID, Door: door, At: at}))
+		}
+		use(policy.DoorProxy, noon)
+		use(policy.DoorProxy, noon.Add(pay.UseEvery-1)) // too soon
+		use(policy.DoorProxy, noon.Add(-time.Hour))     // by a clock that is behind
+		use(policy.DoorAPI, noon)
+		use(policy.DoorAPI, noon.Add(pay.UseEvery))
+		want := map[policy.Door]time.Time{policy.DoorProxy: noon, policy.DoorAPI: noon.Add(pay.UseEvery)}
+		f.same("used", must(f.Key(f.ctx, k.ID)).Used, want)
+		must(f.SetPolicy(f.ctx, k.ID, nil)) // writes the row anew
+		f.reopen(Opener.Kill)
+		now := must(f.Key(f.ctx, k.ID))
+		f.same("used", now.Used, want)
+		if now.PolicyRevision != k.PolicyRevision+1 {
+			f.Errorf("a use changes the revision to %d", now.PolicyRevision)
+		}
+		entries := must(f.AuditEntries(f.ctx, pay.AuditQuery{KeyID: k.ID, Limit: 10}))
+		if len(entries) != 0 {
+			f.Errorf("audit %s", text(entries))
+		}
+		f.fails(f.NoteUse(f.ctx, pay.Use{KeyID: newID(), Door: policy.DoorAPI, At: noon}), pay.ErrKeyNotFound)
+		doors := []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}
+		later := noon.Add(time.Hour)
+		together(len(doors), func(i int) error {
+			return f.NoteUse(f.ctx, pay.Use{KeyID: k.ID, Door: doors[i], At: later})
+		})
+		f.same("together", must(f.Key(f.ctx, k.ID)).Used, map[policy.Door]time.Time{doors[0]: later, doors[1]: later, doors[2]: later})
+		f.check()
+	},
 	"found by secret and id": func(f *fixture) {
 		budget := money.New(7)
 		n := newKey("")

@@ -400,6 +400,7 @@ func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task strin
 	case err != nil:
 		return caller{}, unavailable(err)
 	}
+	f.payer.NoteUse(key.ID, policy.DoorProxy)
 	return caller{key: key, secret: secret, task: task}, nil
 }
 

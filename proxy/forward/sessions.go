@@ -18,6 +18,7 @@ import (
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 // Bounds of intercepted connections. Bodies and answers have none: a stream may be slow.
@@ -349,6 +350,7 @@ func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 		return caller{}, unavailable(err)
 	}
 	s.who.key, s.asked = key, now
+	f.payer.NoteUse(key.ID, policy.DoorProxy)
 	return s.who, s.who.relays()
 }
 
