@@ -86,6 +86,10 @@ func everyStoredValue() map[string]any {
 			Policy: &policy.Policy{
 				MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
 				RequireApprovalAbove: policy.CapOf(seven), RequireApprovalNewHosts: &yes,
+				Raise: &policy.Raise{
+					Until: second(8), MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven),
+					PerMinute: &attempts, PriceGuard: &attempts, RequireApprovalAbove: policy.CapOf(seven),
+				},
 				Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},
 				AllowPayees: []x402.Address{x402.EVMAddress([20]byte{0x70})}, DenyPayees: []x402.Address{x402.EVMAddress([20]byte{0x71})}, OfferSigners: []x402.Address{x402.EVMAddress([20]byte{0x72})},
 				Hosts: map[string]policy.Budget{"api.example.com": budget(10)}, Tasks: map[string]policy.Budget{"*": budget(20), "crawl": budget(30)},

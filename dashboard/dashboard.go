@@ -141,6 +141,7 @@ func (d *dashboard) views() map[string]view {
 		"POST /dashboard/keys/{id}/resume":           d.stopKey(pay.StopResume, saidKeyResumed),
 		"GET /dashboard/keys/{id}/limits":            d.ofKey(d.limitsForm),
 		"POST /dashboard/keys/{id}/limits":           d.inTurn(d.ofKey(d.changeLimits)),
+		"POST /dashboard/keys/{id}/end-raise":        d.ofKey(d.endRaise), // one that lowers needs more: see endRaise
 		"GET /dashboard/keys/{id}/reissue":           d.ofKey(d.askReissueKey),
 		"POST /dashboard/keys/{id}/reissue":          d.ofKey(d.reissueKey),
 		"POST /dashboard/keys/{id}/end-overlap":      d.stopKey(pay.StopOverlap, saidOverlapEnded),

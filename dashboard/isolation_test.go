@@ -39,6 +39,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"POST /dashboard/keys/{id}/resume", "/dashboard/keys/{id}/resume", ada.key.ID, ""},
 		{"GET /dashboard/keys/{id}/limits", "/dashboard/keys/{id}/limits", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/limits", "/dashboard/keys/{id}/limits", ada.key.ID, "revision=0&max_payment=1&do=save"},
+		{"POST /dashboard/keys/{id}/end-raise", "/dashboard/keys/{id}/end-raise", ada.key.ID, ""},
 		{"GET /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/end-overlap", "/dashboard/keys/{id}/end-overlap", ada.key.ID, ""},

@@ -190,6 +190,7 @@ type keyPage struct {
 	PausedHosts                                     []pausedHost
 	State                                           keyState
 	AuditPath                                       string
+	Raised                                          string // what is raised for a while, and until when
 	Secret, SecretTitle                             string
 	Commands                                        []command
 }
@@ -232,6 +233,7 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),
 	}
+	p.Raised = raiseText(raiseOf(k, v.now))
 	if v.operator() {
 		p.Owner = ownerOf(k)
 	}

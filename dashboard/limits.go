@@ -140,6 +140,7 @@ type reviewPage struct {
 	Revision   uint64
 	Hidden     [][2]string // the form, to be sent again
 	Changes    []limitChange
+	Raised     string   // the raise that stays; "": none
 	Raises     []string // labels
 	SignIn     bool     // saving leads to a new sign-in first
 	WhatIf     whatIf
@@ -192,6 +193,10 @@ func (d *dashboard) changeLimits(r *http.Request, v visit, k pay.Key) (answer, e
 		return d.limitsWith(k, form, http.StatusOK, nil, false), nil
 	}
 	next := ownPolicy(k, pol)
+	if raise := raiseOf(k, v.now); raise != nil { // the form changes what holds afterwards
+		next = cmp.Or(next, new(policy.Policy))
+		next.Raise = raise
+	}
 	raises := d.Payer.Raises(k, next)
 	if len(raises) > 0 {
 		if err := d.mayRaise(r.Context(), v, k); err != nil {
@@ -284,6 +289,7 @@ func (d *dashboard) review(ctx context.Context, v visit, k pay.Key, next *policy
 	}
 	if next != nil {
 		now = *next
+		p.Raised = raiseText(now.Raise)
 	}
 	for _, f := range limitFields() {
 		before, after := f.text(was), f.text(now)

@@ -23,6 +23,7 @@ const (
 	saidKeyOverlaps    said = "key-overlaps"
 	saidOverlapEnded   said = "overlap-ended"
 	saidLimitsSaved    said = "limits-saved"
+	saidRaiseEnded     said = "raise-ended"
 	saidWalletCreated  said = "wallet-created"
 	saidWalletDeleted  said = "wallet-deleted"
 	saidApproved       said = "approved"
@@ -46,6 +47,7 @@ var messages = map[said]string{
 	saidKeyOverlaps:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one works for a while yet.",
 	saidOverlapEnded:   "The old secret has ended. Nothing accepts it any more.",
 	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",
+	saidRaiseEnded:     "The raise has ended. The lasting limits hold again.",
 	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
 	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",
 	saidApproved:       "Payment approved. It is made now if the agent still waits, and else when it repeats its request.",

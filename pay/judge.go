@@ -236,10 +236,13 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 }
 
 // current refuses a call that was judged by another policy, owner or plan than its key has
-// now.
+// now, or by a raise that has ended since.
 func (b *Begin) current(v BeginView, _ *judged) error {
 	if b.Policy == nil {
 		return nil
+	}
+	if b.Policy.Raise != nil && !b.Policy.Raise.Holds(b.Now) {
+		return ErrPolicyChanged
 	}
 	revision, err := v.PolicyRevision(b.KeyID)
 	if err == nil && revision != b.PolicyRevision {

@@ -43,18 +43,21 @@ func refusal(r *policy.Refusal, price money.Amount) error {
 // unanswered and still valid (docs/design/surfaces.md).
 const MaxUnansweredPerHost = 20
 
-// PolicyOf returns the policy in force for a key at a door: its own, and the configured defaults
+// PolicyOf returns the policy in force for a key at a door now: its own, and the configured defaults
 // for unset fields. On REST the defaults hold for the operator's keys only. The result shares lists
 // and maps, so callers must not change it.
-func (p *Payer) PolicyOf(k Key, door policy.Door) policy.Policy {
+func (p *Payer) PolicyOf(k Key, door policy.Door) policy.Policy { return p.policyAt(k, door, p.now()) }
+
+// policyAt is PolicyOf at a time, by the raise that holds then.
+func (p *Payer) policyAt(k Key, door policy.Door, at time.Time) policy.Policy {
 	var own policy.Policy
 	if k.Policy != nil {
 		own = *k.Policy
 	}
 	if door == policy.DoorAPI && !k.Operator {
-		return own
+		return own.At(at)
 	}
-	return own.Or(p.ruling().DefaultPolicy)
+	return own.Or(p.ruling().DefaultPolicy).At(at)
 }
 
 // Follow makes the deployment's limits and plans of another configuration hold for the calls of this one, too: after
@@ -70,15 +73,24 @@ func (p *Payer) ruling() *Options {
 }
 
 // Raises names the limits through which a key could pay more with another policy of its own than with
-// its present one, at any door; none: it could pay no more. A nil policy leaves the key the defaults.
+// its present one, now or later, at any door; none: it could pay no more. A nil policy leaves the key the
+// defaults.
 func (p *Payer) Raises(k Key, pol *policy.Policy) []string {
 	next := k
 	next.Policy = pol
+	moments := []time.Time{p.now()} // at which one of the policies changes
+	for _, of := range []*policy.Policy{k.Policy, pol} {
+		if of != nil && of.Raise.Holds(moments[0]) {
+			moments = append(moments, of.Raise.Until)
+		}
+	}
 	var all []string
 	for _, door := range []policy.Door{policy.DoorProxy, policy.DoorTransport, policy.DoorAPI} {
-		for _, name := range p.PolicyOf(next, door).PermitsMore(p.PolicyOf(k, door)) {
-			if !slices.Contains(all, name) {
-				all = append(all, name)
+		for _, at := range moments {
+			for _, name := range p.policyAt(next, door, at).PermitsMore(p.policyAt(k, door, at)) {
+				if !slices.Contains(all, name) {
+					all = append(all, name)
+				}
 			}
 		}
 	}

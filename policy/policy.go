@@ -30,6 +30,8 @@ type Policy struct {
 	// RequireApprovalNewHosts one to a host that the key has never paid: see [Approval].
 	RequireApprovalAbove    *Cap  `json:"require_approval_above,omitempty"`
 	RequireApprovalNewHosts *bool `json:"require_approval_new_hosts,omitempty"`
+	// Raise has other numbers for a while; nil: none. A policy in force has the one that holds: see [Policy.At].
+	Raise *Raise `json:"raise,omitempty"`
 	// Doors the key may pay through; empty is all. Through the proxy means the transport, too.
 	Doors []Door `json:"doors,omitempty"`
 	// AllowHosts, when set, lists the only hosts that are paid: "name" (any port), "name:port",

@@ -30,17 +30,11 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
 // Validate checks that the policy can be meant: *FieldError.
 func (pol Policy) Validate() error {
-	budget := Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}
-	if err := budget.validate(""); err != nil {
+	if err := pol.validateNumbers(""); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name  string
-		value *int
-	}{{"per_minute", pol.PerMinute}, {"price_guard", pol.PriceGuard}} {
-		if f.value != nil && *f.value < 0 {
-			return &FieldError{Field: f.name, Reason: fmt.Sprintf("%d is neither a positive number nor 0 for off", *f.value)}
-		}
+	if err := pol.Raise.validate(); err != nil {
+		return err
 	}
 	for _, f := range []struct {
 		name string
@@ -97,6 +91,23 @@ func (pol Policy) Validate() error {
 		return err
 	}
 	return pol.validateParts()
+}
+
+// validateNumbers checks the limits that are numbers. Names of fields begin with the prefix.
+func (pol Policy) validateNumbers(prefix string) error {
+	budget := Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}
+	if err := budget.validate(prefix); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value *int
+	}{{"per_minute", pol.PerMinute}, {"price_guard", pol.PriceGuard}} {
+		if f.value != nil && *f.value < 0 {
+			return &FieldError{Field: prefix + f.name, Reason: fmt.Sprintf("%d is neither a positive number nor 0 for off", *f.value)}
+		}
+	}
+	return nil
 }
 
 // validateParts checks Hosts and Tasks, in an order that does not change.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
@@ -121,5 +122,38 @@ func TestPolicyJSON(t *testing.T) {
 	}
 	if pol.DailyBudget.Max() != nil || pol.MaxPayment.Max().String() != "5" || pol.Validate() != nil {
 		t.Errorf("%+v", pol)
+	}
+}
+
+// A raise takes the place of the numbers that it names, and of no other, until its end.
+func TestRaise(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 11, 29, 18, 0, 0, 0, time.UTC)
+	two, five := 2, 5
+	pol := policy.Policy{MaxPayment: policy.CapOf(money.New(7)), DailyBudget: policy.CapOf(money.New(10)), PerMinute: &two, Raise: &policy.Raise{
+		Until: until, DailyBudget: policy.NoCap(), PerMinute: &five, PriceGuard: &five, RequireApprovalAbove: policy.CapOf(money.New(3)), MonthlyBudget: policy.CapOf(money.New(90)),
+	}}
+	if err := pol.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[time.Time]string{
+		until.Add(-1): `{"max_payment":"7","daily_budget":"off","monthly_budget":"90","per_minute":5,"price_guard":5,"require_approval_above":"3","raise":` +
+			`{"until":"2026-11-29T18:00:00Z","daily_budget":"off","monthly_budget":"90","per_minute":5,"price_guard":5,"require_approval_above":"3"}}`,
+		until: `{"max_payment":"7","daily_budget":"10","per_minute":2}`,
+	} {
+		if got, err := json.Marshal(pol.At(at)); err != nil || string(got) != want {
+			t.Errorf("at %s: %s, %v", at, got, err)
+		}
+	}
+	zero := policy.CapOf(money.Amount{})
+	minus := -1
+	for field, wrong := range map[string]policy.Raise{
+		"raise": {Until: until}, "raise.until": {DailyBudget: policy.NoCap()}, "raise.daily_budget": {Until: until, DailyBudget: zero},
+		"raise.per_minute": {Until: until, PerMinute: &minus},
+	} {
+		malformed, is := errors.AsType[*policy.FieldError](policy.Policy{Raise: &wrong}.Validate())
+		if !is || malformed.Field != field {
+			t.Errorf("%s: %v", field, malformed)
+		}
 	}
 }

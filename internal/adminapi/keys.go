@@ -21,7 +21,8 @@ type Key struct {
 	Organization string    `json:"organization_id"`
 	Operator     bool      `json:"operator"` // the configured limits hold for it on REST too
 	Created      time.Time `json:"created_at"`
-	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
+	// Policy is the key's own, nil if it has none; InForce is what holds at each door now. Both have the raise
+	// that holds, if there is one: InForce has its numbers already.
 	Policy  *policy.Policy                `json:"policy"`
 	InForce map[policy.Door]policy.Policy `json:"in_force"`
 	Quota   *Quota                        `json:"quota,omitempty"` // for a single key or with today's, where a plan has one
@@ -62,6 +63,10 @@ func (p *Purser) shownKey(k pay.Key) Key {
 	}
 	for _, d := range Doors {
 		shown.InForce[d] = p.Payer.PolicyOf(k, d)
+	}
+	if k.Policy != nil && k.Policy.Raise != nil && shown.InForce[policy.DoorAPI].Raise == nil {
+		lasting := *k.Policy
+		lasting.Raise, shown.Policy = nil, &lasting
 	}
 	return shown
 }

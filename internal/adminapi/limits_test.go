@@ -52,6 +52,48 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A raise holds at once, is shown until its end, outlives changes of the lasting limits, and ends by itself or by --for off.
+func TestRaise(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("research")
+	w.behind.Store(int64(48 * time.Hour))
+	limits := "limits " + k.ID
+	w.run(limits+" --daily-budget 5", "daily budget 5 5", "!raised")
+	w.run(limits+" --daily-budget 20 --max-payment 7 --for 2h", "raised max:7,daily:20 until ", "daily budget 5 20 20 20", "max payment - 7 7 7", "left today 20")
+	w.run("limits", "7 20 ", "raised")
+	w.buys(k, 6_000_000, "https://api.example.com/1")
+	w.run(limits+" --daily-budget 6", "raised max:7,daily:20 until ", "daily budget 6 20")
+	w.run(limits+" --reset", "!raised")
+	w.run(limits + " --daily-budget 6 --task nightly=daily:1")
+	w.run(limits+" --per-minute 100 --for 1h", "raised per-minute:100", "task nightly daily:1")
+	w.run(limits+" --daily-budget 20 --for 1h", "raised daily:20", "!per-minute:100") // the second one takes the place of the first
+	w.run(limits+" --for off", "!raised", "daily budget 6 6", "task nightly daily:1")
+	if got := w.rule(k, 1_000_000, "https://api.example.com/2"); got != "daily-budget" {
+		t.Errorf("after --for off: %q", got)
+	}
+	w.run(limits+" --daily-budget 20 --for 90m", "raised daily:20")
+	w.behind.Add(-int64(90*time.Minute + time.Second))
+	w.run(limits, "!raised", "daily budget 6 6")
+	w.run("limits", " 6 ", "!raised")
+	w.run(limits+" --price-guard 3", "!raised", "price guard 3")
+	w.run("audit", "raise (daily 20, until ")
+	for body, want := range map[string]string{
+		`{"raise":{"daily_budget":"1","for":"2 hours"}}`:                           "raise.for",
+		`{"raise":{"daily_budget":"1","for":"9000h"}}`:                             "raise.for",
+		`{"raise":{"daily_budget":"1"}}`:                                           "raise.until: missing",
+		`{"raise":{"for":"1h"}}`:                                                   "it raises no limit",
+		`{"raise":{"daily_budget":"0","for":"1h"}}`:                                "raise.daily_budget",
+		`{"raise":{"doors":["api"],"for":"1h"}}`:                                   "doors",
+		`{"raise":{"daily_budget":"1","until":"2020-01-01T00:00:00Z"}}`:            "has passed",
+		`{"raise":{"daily_budget":"1","until":"2999-01-01T00:00:00Z"}}`:            "from now",
+		`{"raise":{"daily_budget":"1","for":"1h","until":"2999-01-01T00:00:00Z"}}`: "either",
+	} {
+		if status, answer := w.send("PATCH", "/keys/"+k.ID+"/policy", "application/json", body); status != 400 || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+}
+
 // The list tells what a key spent today, and what that leaves. A budget that is set during its day
 // or month counts from the beginning.
 func TestToday(t *testing.T) {

@@ -19,14 +19,21 @@ func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, erro
 }
 
 // patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
-// that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
+// that add to lists or raise limits for a while; see [listAdditions] and [Raise]. Reading and writing are one step, so that of two
 // changes at the same time none is lost.
 func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error) {
 	patch, add, err := cutAdditions(patch)
 	if err != nil {
 		return nil, err
 	}
+	patch, begins, err := begunRaise(patch, p.Payer.Options().Clock())
+	if err != nil {
+		return nil, err
+	}
 	return p.changePolicy(r, func(old json.RawMessage) (*policy.Policy, error) {
+		if begins {
+			old = mergePatch(old, json.RawMessage(`{"raise":null}`))
+		}
 		pol, err := readPolicy(mergePatch(old, patch))
 		if err != nil || add == nil {
 			return pol, err
@@ -55,6 +62,9 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 		return nil, err
 	}
 	pol, err := change(old)
+	if err == nil {
+		pol, err = withoutEnded(k.Policy, pol, p.Payer.Options().Clock())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,10 @@ func (d Desk) raise(ctx context.Context, a pay.Approval) (*money.Amount, error) 
 		}
 		price := a.Terms.Amount
 		pol.RequireApprovalAbove = policy.CapOf(price)
+		if pol.Raise != nil && pol.Raise.RequireApprovalAbove != nil { // else it would go on to hold the price
+			raise := *pol.Raise
+			raise.RequireApprovalAbove, pol.Raise = pol.RequireApprovalAbove, &raise
+		}
 		if _, err = d.Books.SetPolicyAt(ctx, k.ID, k.PolicyRevision, &pol); err == nil {
 			return &price, nil
 		}

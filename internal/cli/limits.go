@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +41,15 @@ default holds again. A list is replaced as a whole, unless the flag begins with
     $ purser limits 0199… --monthly-budget off --per-minute 10 --price-guard 3 --door proxy
     $ purser limits 0199… --allow-host default --task 'nightly=default'
     $ purser limits exec --require-approval-above 0.25 --require-approval-new-hosts on
+    $ purser limits research --daily-budget 20 --max-payment 2 --for 2h
+    $ purser limits research --for off
     $ purser limits 0199… --json policy.json
     $ purser limits 0199… --reset
+
+With --for, the numbers that flags name hold for so long, such as 90m, 2h or 3d. Then
+those from before hold again by themselves. A second raise takes the place of the
+first, and --for off ends it. Changes without --for change what holds afterwards:
+the raise stays.
 
 --host and --task name limits of a part of what the key spends, beside the key's
 own: max, daily and monthly, each with an amount, off or default. All tasks that
@@ -52,18 +60,21 @@ at once from a file, or from standard input (-), in the
 form of PUT /purser/keys/{id}/policy: amounts are strings in the smallest unit
 there.`
 
-// limitFlags are the flags that change a limit, with their members in a merge patch of the policy.
-var limitFlags = []struct {
+// limitFlag is a flag that changes a limit, with its member in a merge patch of the policy.
+type limitFlag struct {
 	name, member, usage string
 	read                func(string) (any, error)
-}{
-	{"max-payment", "max_payment", "most that one payment may cost: USDC, off or default", readCap},
-	{"daily-budget", "daily_budget", "most that may be spent in a day: USDC, off or default", readCap},
-	{"monthly-budget", "monthly_budget", "most that may be spent in a month: USDC, off or default", readCap},
-	{"per-minute", "per_minute", "payments that may begin in a minute: a number, off or default", readCount},
-	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount},
-	{"require-approval-above", "require_approval_above", "payments above it wait for a person's approval: USDC, off or default", readCap},
-	{"require-approval-new-hosts", "require_approval_new_hosts", "the first payment to a host waits for a person's approval: on, off or default", readSwitch},
+	number              bool // it can be raised for a while
+}
+
+var limitFlags = []limitFlag{
+	{"max-payment", "max_payment", "most that one payment may cost: USDC, off or default", readCap, true},
+	{"daily-budget", "daily_budget", "most that may be spent in a day: USDC, off or default", readCap, true},
+	{"monthly-budget", "monthly_budget", "most that may be spent in a month: USDC, off or default", readCap, true},
+	{"per-minute", "per_minute", "payments that may begin in a minute: a number, off or default", readCount, true},
+	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount, true},
+	{"require-approval-above", "require_approval_above", "payments above it wait for a person's approval: USDC, off or default", readCap, true},
+	{"require-approval-new-hosts", "require_approval_new_hosts", "the first payment to a host waits for a person's approval: on, off or default", readSwitch, false},
 }
 
 type listFlag struct {
@@ -95,11 +106,15 @@ func (env *Env) limitsCommand(c *cobra.Command) {
 	a := env.asks(c)
 	limits := changeFlags(c, limitAdditions)
 	reset := c.Flags().Bool("reset", false, "take all of the key's own limits away")
+	raise := c.Flags().String("for", "", "raise the numbers that other flags name for so long, such as 90m, 2h or 3d; off ends it")
 	file := c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
 	c.Args = cobra.MaximumNArgs(1)
 	c.ValidArgsFunction = env.keyIDs()
 	a.runs(func(args []string) error {
 		patch, err := limits()
+		if err == nil && c.Flags().Changed("for") {
+			patch, err = raisePatch(patch, *raise)
+		}
 		if err != nil {
 			return err
 		}
@@ -169,6 +184,38 @@ func changeFlags(c *cobra.Command, additions []listFlag) (patch func() (map[stri
 		}
 		return patch, nil
 	}
+}
+
+// raisePatch returns the merge patch that raises the numbers of another one for a while, or that ends the raise.
+func raisePatch(patch map[string]any, text string) (map[string]any, error) {
+	if text == off {
+		if len(patch) > 0 {
+			return nil, errors.New("--for off ends the raise: it goes with no other change")
+		}
+		return map[string]any{"raise": nil}, nil
+	}
+	d, err := time.ParseDuration(text)
+	if days, isDays := days(text); isDays {
+		d, err = days, nil
+	}
+	if err != nil || d <= 0 {
+		return nil, fmt.Errorf("--for %q is not a time such as 90m, 2h or 3d, or off", text)
+	}
+	if len(patch) == 0 {
+		return nil, errors.New("--for: which limits? Name them, as with --daily-budget 20 --for 2h")
+	}
+	raise := map[string]any{"for": d.String()}
+	for member, value := range patch {
+		number := slices.IndexFunc(limitFlags, func(f limitFlag) bool { return f.member == member && f.number })
+		switch {
+		case number < 0:
+			return nil, fmt.Errorf("--for raises numbers of the key itself, and %s is none", strings.ReplaceAll(member, "_", "-"))
+		case value == nil:
+			return nil, fmt.Errorf("--%s: default stands for no number that could be raised", limitFlags[number].name)
+		}
+		raise[member] = value
+	}
+	return map[string]any{"raise": raise}, nil
 }
 
 func (env *Env) readPolicyFile(c *cobra.Command, path string) (text json.RawMessage, err error) {

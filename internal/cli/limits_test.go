@@ -19,6 +19,44 @@ func patchOf(t *testing.T, args ...string) (map[string]any, error) {
 	return patch()
 }
 
+// A raise has the numbers that other flags name, and how long it holds.
+func TestRaisePatch(t *testing.T) {
+	t.Parallel()
+	for text, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"2h":  {[]string{"--daily-budget", "20", "--per-minute", "off"}, `{"raise":{"daily_budget":"20000000","for":"2h0m0s","per_minute":0}}`},
+		"3d":  {[]string{"--require-approval-above", "off"}, `{"raise":{"for":"72h0m0s","require_approval_above":"off"}}`},
+		"off": {nil, `{"raise":null}`},
+	} {
+		patch, err := patchOf(t, c.args...)
+		if err == nil {
+			patch, err = raisePatch(patch, text)
+		}
+		if got, _ := json.Marshal(patch); err != nil || string(got) != c.want {
+			t.Errorf("%s %q: %s, %v; want %s", text, c.args, got, err, c.want)
+		}
+	}
+	for _, args := range [][]string{
+		{"2h"},
+		{"two hours", "--daily-budget", "20"},
+		{"-1h", "--daily-budget", "20"},
+		{"off", "--daily-budget", "20"},
+		{"2h", "--daily-budget", "default"},
+		{"2h", "--daily-budget", "20", "--task", "nightly=daily:1"},
+		{"2h", "--require-approval-new-hosts", "off"},
+	} {
+		patch, err := patchOf(t, args[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if patch, err = raisePatch(patch, args[0]); err == nil {
+			t.Errorf("%q: %v", args, patch)
+		}
+	}
+}
+
 func TestLimitsPatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

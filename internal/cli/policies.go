@@ -103,6 +103,7 @@ func more(p policy.Policy) (all []string) {
 			all = append(all, name)
 		}
 	}
+	add("raised", p.Raise != nil)
 	add("hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0)
 	add("payees", len(p.AllowPayees)+len(p.DenyPayees) > 0)
 	add("tasks", len(p.Tasks) > 0)
@@ -131,6 +132,10 @@ func writeKey(t *table, k adminapi.Key) {
 	if left := leftToday(k.Today); left != unlimited {
 		t.row("left today", left+" at the proxy")
 	}
+	if k.Policy != nil && k.Policy.Raise != nil {
+		t.row("raised", raiseText(*k.Policy.Raise))
+		t.row("then", "the limits of the column OWN, or the defaults; 'purser limits "+label(k.ID)+" --for off' ends the raise now")
+	}
 	t.row()
 
 	columns, heads := []policy.Policy{{}}, []string{"LIMIT", "OWN"}
@@ -152,6 +157,23 @@ func writeKey(t *table, k adminapi.Key) {
 			t.row(values...)
 		}
 	}
+}
+
+// raiseText tells what is raised and until when.
+func raiseText(r policy.Raise) string {
+	list := caps(r.MaxPayment, r.DailyBudget, r.MonthlyBudget)
+	for _, n := range []struct {
+		name  string
+		value *int
+	}{{"per-minute:", r.PerMinute}, {"price-guard:", r.PriceGuard}} {
+		if n.value != nil {
+			list = append(list, n.name+counted(n.value))
+		}
+	}
+	if r.RequireApprovalAbove != nil {
+		list = append(list, "approval-above:"+inUSDC(r.RequireApprovalAbove))
+	}
+	return strings.Join(list, ",") + " until " + when(r.Until)
 }
 
 type limitRow struct {

@@ -143,6 +143,20 @@ var policyTests = map[string]func(*fixture){
 		whole := must(f.Key(f.ctx, all[3]))
 		f.same("row", part, []pay.Key{whole})
 	},
+	"a call that was judged by a raise that has ended": func(f *fixture) {
+		k := f.key()
+		raised := policy.Policy{DailyBudget: policy.CapOf(money.New(5)), Raise: &policy.Raise{Until: noon, DailyBudget: policy.CapOf(money.New(50))}}
+		stale := judged(want(k, noon), raised.At(noon.Add(-1)), 0, 1)
+		_, err := f.Begin(f.ctx, stale)
+		f.fails(err, pay.ErrPolicyChanged)
+		f.nothingBegun(stale)
+		f.begin(judged(want(k, noon.Add(-1)), raised.At(noon.Add(-1)), 0, 50), pay.Created)
+		f.refusedBy(judged(want(k, noon), raised.At(noon), 0, 1), "daily-budget")
+		// The lasting limits are stored beside the raise.
+		must(f.SetPolicy(f.ctx, k.ID, &raised))
+		f.reopen(Opener.Kill)
+		f.same("policy", must(f.Key(f.ctx, k.ID)).Policy, &raised)
+	},
 	"a call that was judged by another policy": func(f *fixture) {
 		k := f.key()
 		anything := policy.Policy{}
