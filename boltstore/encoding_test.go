@@ -39,7 +39,7 @@ func everyStoredValue() map[string]any {
 	sig := x402.Signature{0x51, 64: 0x1b}
 	attempts, yes := 5, true
 	budget := func(n uint64) policy.Budget {
-		return policy.Budget{MaxPayment: policy.CapOf(money.New(n)), DailyBudget: policy.CapOf(money.New(n + 1)), MonthlyBudget: policy.NoCap()}
+		return policy.Budget{MaxPayment: policy.CapOf(money.New(n)), HourlyBudget: policy.CapOf(money.New(n + 2)), WeeklyBudget: policy.CapOf(money.New(n + 3)), DailyBudget: policy.CapOf(money.New(n + 1)), MonthlyBudget: policy.NoCap()}
 	}
 	block := Block{Network: "base", Genesis: "0x9e", Number: 3, Hash: "0x4a", Time: second(30)}
 	accepted := pay.Acceptance{At: second(40), By: "olga"}
@@ -84,10 +84,10 @@ func everyStoredValue() map[string]any {
 		"key": pay.Key{
 			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true,
 			Policy: &policy.Policy{
-				MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
+				MaxPayment: policy.CapOf(seven), HourlyBudget: policy.CapOf(seven), DailyBudget: policy.NoCap(), WeeklyBudget: policy.CapOf(seven), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
 				RequireApprovalAbove: policy.CapOf(seven), RequireApprovalNewHosts: &yes,
 				Raise: &policy.Raise{
-					Until: second(8), MaxPayment: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven),
+					Until: second(8), MaxPayment: policy.CapOf(seven), HourlyBudget: policy.CapOf(seven), WeeklyBudget: policy.CapOf(seven), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(seven),
 					PerMinute: &attempts, PriceGuard: &attempts, RequireApprovalAbove: policy.CapOf(seven),
 				},
 				Doors: []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},

@@ -17,8 +17,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// fixture is of this schema, and olderFixture of the oldest one that is read.
-const fixture, olderFixture = "testdata/store.db.gz", "testdata/store-10.db.gz"
+// fixture is of this schema, and olderFixture and middleFixture are of those that are read, too.
+const fixture, olderFixture, middleFixture = "testdata/store.db.gz", "testdata/store-10.db.gz", "testdata/store-11.db.gz"
 
 var update = flag.Bool("update", false, "write "+fixture+" anew, for a schema that was raised")
 
@@ -31,7 +31,7 @@ func TestSchema(t *testing.T) {
 	if *update {
 		writeFixture(t)
 	}
-	for file, number := range map[string]int{fixture: schema, olderFixture: oldestSchema} {
+	for file, number := range map[string]int{fixture: schema, olderFixture: oldestSchema, middleFixture: 11} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			findEverything(t, file, number)

@@ -11,7 +11,7 @@ import (
 
 // PolicyOptions limit what keys may spend. Keys that the operator has made have these limits at
 // every door, all others at the proxy and the transport. A key's own limits come first. Amounts are
-// in USDC; days and months are those of UTC.
+// in USDC; hours, days, weeks and months are those of UTC.
 type PolicyOptions struct {
 	BudgetOptions
 
@@ -51,9 +51,13 @@ type BudgetOptions struct {
 	// MaxPayment is the most that one request may cost. Default: {env.PURSER_MAX_PAYMENT},
 	// else 1.
 	MaxPayment string `json:"max_payment,omitempty"`
+	// HourlyBudget is the most that one key may spend per hour by the clock. Default: {env.PURSER_HOURLY_BUDGET}, else off.
+	HourlyBudget string `json:"hourly_budget,omitempty"`
 	// DailyBudget is the most that one key may spend per day. Default:
 	// {env.PURSER_DAILY_BUDGET}, else 10.
 	DailyBudget string `json:"daily_budget,omitempty"`
+	// WeeklyBudget is the most that one key may spend per week from Monday. Default: {env.PURSER_WEEKLY_BUDGET}, else off.
+	WeeklyBudget string `json:"weekly_budget,omitempty"`
 	// MonthlyBudget is the most that one key may spend per calendar month. Default:
 	// {env.PURSER_MONTHLY_BUDGET}, else off.
 	MonthlyBudget string `json:"monthly_budget,omitempty"`
@@ -69,8 +73,10 @@ func (a *App) resolvePolicy(s *settings) error {
 	o, p, daily := a.PolicyOptions, &s.policy, ""
 	err := cmp.Or(
 		set(&p.MaxPayment, option{"max_payment", "PURSER_MAX_PAYMENT", "1"}.cap, o.MaxPayment),
+		set(&p.HourlyBudget, option{"hourly_budget", "PURSER_HOURLY_BUDGET", ""}.cap, o.HourlyBudget),
 		set(&daily, dailyBudgetOption.given, o.DailyBudget),
 		set(&p.DailyBudget, dailyBudgetOption.cap, o.DailyBudget),
+		set(&p.WeeklyBudget, option{"weekly_budget", "PURSER_WEEKLY_BUDGET", ""}.cap, o.WeeklyBudget),
 		set(&p.MonthlyBudget, monthlyBudgetOption.cap, o.MonthlyBudget),
 		set(&p.PerMinute, option{"per_minute", "PURSER_PER_MINUTE", ""}.count, o.PerMinute),
 		set(&p.PriceGuard, option{"price_guard", "PURSER_PRICE_GUARD", ""}.count, o.PriceGuard),
@@ -108,7 +114,9 @@ func budgets(of string, given map[string]BudgetOptions) (map[string]policy.Budge
 		var b policy.Budget
 		err := cmp.Or(
 			set(&b.MaxPayment, option{name: where + " max_payment"}.cap, o.MaxPayment),
+			set(&b.HourlyBudget, option{name: where + " hourly_budget"}.cap, o.HourlyBudget),
 			set(&b.DailyBudget, option{name: where + " daily_budget"}.cap, o.DailyBudget),
+			set(&b.WeeklyBudget, option{name: where + " weekly_budget"}.cap, o.WeeklyBudget),
 			set(&b.MonthlyBudget, option{name: where + " monthly_budget"}.cap, o.MonthlyBudget),
 		)
 		if err == nil && b == (policy.Budget{}) {

@@ -11,7 +11,6 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/limits"
-	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -178,23 +177,13 @@ func approvalStory(a pay.Approval, now time.Time, by string) string {
 
 // over names the budget of a key that has no room for a payment: an approval overrides no budget.
 func (d *dashboard) over(ctx context.Context, k pay.Key, a pay.Approval) (string, error) {
-	day, month, _, err := limits.Budgets(ctx, d.Payer, k, a.Door)
+	list, _, err := limits.Budgets(ctx, d.Payer, k, a.Door)
 	if err != nil {
 		return "", err
 	}
-	for _, b := range []struct {
-		name string
-		use  limits.Budget
-	}{{"daily", day}, {"monthly", month}} {
-		if b.use.Budget == nil {
-			continue
-		}
-		left, none := b.use.Budget.Sub(b.use.Used)
-		if none {
-			left = money.Amount{}
-		}
-		if a.Terms.Amount.Cmp(left) > 0 {
-			return b.name, nil
+	for _, b := range list {
+		if b.Budget != nil && a.Terms.Amount.Cmp(b.Budget.SubSaturated(b.Used)) > 0 {
+			return b.Period.Word(), nil
 		}
 	}
 	return "", nil

@@ -155,4 +155,4 @@ func wordsOf(members map[string]any) string {
 }
 
 // capNames lists the members that are amounts in the smallest unit.
-var capNames = map[string]bool{"max_payment": true, "daily_budget": true, "monthly_budget": true, "require_approval_above": true}
+var capNames = map[string]bool{"max_payment": true, "hourly_budget": true, "daily_budget": true, "weekly_budget": true, "monthly_budget": true, "require_approval_above": true}

@@ -12,7 +12,8 @@ import (
 
 // budgetBar shows how much of a budget is used: in words, and as a bar in thousandths.
 type budgetBar struct {
-	Name          string // "Today", or the month
+	Name          string // "This hour", "Today", "This week", or the month
+	Listed        bool   // it has a column in the list of keys
 	Used          string // "0.42"
 	Limit         string // "5.00"; "" without a budget
 	Reserved      string // of Used, for open payments; "" for none
@@ -23,16 +24,28 @@ type budgetBar struct {
 	Spent, Booked int    // thousandths: spent, and spent with what is reserved
 }
 
-// barsOf returns the bars of a key's day and month, by the budgets that hold at the proxy.
-func (d *dashboard) barsOf(ctx context.Context, v visit, k pay.Key) ([]budgetBar, error) {
-	day, month, reserved, err := limits.Budgets(ctx, d.Payer, k, policy.DoorProxy)
-	if err != nil {
-		return nil, err
+// barsOf returns the bars of a key's day and month, and of hour and week where they have a budget, by the budgets
+// that hold at the proxy.
+func (d *dashboard) barsOf(ctx context.Context, v visit, k pay.Key) (bars []budgetBar, err error) {
+	list, reserved, err := limits.Budgets(ctx, d.Payer, k, policy.DoorProxy)
+	for _, b := range list {
+		name, again := v.now.Format("January"), "on "+b.Resets.Format("2 January")+", 00:00 UTC."
+		switch b.Period {
+		case policy.Hour:
+			name, again = "This hour", "at "+b.Resets.Format("15:04")+" UTC."
+		case policy.Day:
+			name, again = "Today", "at 00:00 UTC."
+		case policy.Week:
+			name = "This week"
+		case policy.Month:
+		}
+		if b.Budget != nil || b.Period == policy.Day || b.Period == policy.Month {
+			bar := newBudgetBar(name, b, reserved, "Starts again "+again)
+			bar.Listed = b.Period == policy.Day || b.Period == policy.Month
+			bars = append(bars, bar)
+		}
 	}
-	return []budgetBar{
-		newBudgetBar("Today", day, reserved, "Starts again at 00:00 UTC."),
-		newBudgetBar(v.now.Format("January"), month, reserved, "Starts again on "+month.Resets.Format("2 January")+", 00:00 UTC."),
-	}, nil
+	return bars, err
 }
 
 func usdcText(a money.Amount) string { return thousandsOf(twoDigits(a.Format(decimals))) }

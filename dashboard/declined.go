@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const declinedRows = 100
@@ -198,16 +199,22 @@ func adviceOn(d pay.Declined, keyName string) (text, path string) {
 	if d.KeyID == "" {
 		limits, of = "", ""
 	}
+	for _, p := range policy.Periods {
+		switch d.Reason {
+		case p.Rule():
+			return "Raise the " + p.Word() + " budget" + of + ", or wait for the next " + p.Noun(), limits
+		case "host-" + p.Rule():
+			return "Change the limits for this host" + of, limits
+		case "task-" + p.Rule():
+			return "Change the limits for this task" + of, limits
+		}
+	}
 	switch d.Reason {
 	case "per-payment":
 		return "Raise the limit for one payment" + of, limits
-	case "daily-budget":
-		return "Raise the daily budget" + of + ", or wait for the next day", limits
-	case "monthly-budget":
-		return "Raise the monthly budget" + of + ", or wait for the next month", limits
-	case "host-per-payment", "host-daily-budget", "host-monthly-budget":
+	case "host-per-payment":
 		return "Change the limits for this host" + of, limits
-	case "task-per-payment", "task-daily-budget", "task-monthly-budget":
+	case "task-per-payment":
 		return "Change the limits for this task" + of, limits
 	case "per-minute":
 		return "Raise the number of payments a minute" + of, limits

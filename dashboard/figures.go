@@ -220,7 +220,7 @@ func (d *dashboard) pace(ctx context.Context, v visit, m *funds) error {
 	return err
 }
 
-// nearBudgets returns the budgets of days and months with the largest part used.
+// nearBudgets returns the budgets with the largest part used.
 func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget, none bool, err error) {
 	keys, err := d.Books.KeysIn(ctx, v.scope())
 	if err != nil {
@@ -228,7 +228,8 @@ func (d *dashboard) nearBudgets(ctx context.Context, v visit) (near []nearBudget
 	}
 	keys = slices.DeleteFunc(keys, func(k pay.Key) bool { return k.Revoked() })
 	for _, k := range keys[:min(len(keys), budgetKeys)] {
-		if pol := d.Payer.PolicyOf(k, policy.DoorProxy); pol.DailyBudget.Max() == nil && pol.MonthlyBudget.Max() == nil {
+		whole := d.Payer.PolicyOf(k, policy.DoorProxy).Whole()
+		if !slices.ContainsFunc(policy.Periods[:], func(p policy.Period) bool { return (*whole.Of(p)).Max() != nil }) {
 			continue
 		}
 		bars, err := d.barsOf(ctx, v, k)

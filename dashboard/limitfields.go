@@ -41,7 +41,9 @@ const off = "off"
 func limitFields() []limitField {
 	return []limitField{
 		amountField("max_payment", "A payment", "The most that one payment may cost.", func(p *policy.Policy) **policy.Cap { return &p.MaxPayment }),
+		amountField("hourly_budget", "An hour", "The most that the key may spend in an hour by the clock. It is counted from when the key has such a budget.", func(p *policy.Policy) **policy.Cap { return &p.HourlyBudget }),
 		amountField("daily_budget", "A day", "The most that the key may spend from 00:00 to 24:00 UTC.", func(p *policy.Policy) **policy.Cap { return &p.DailyBudget }),
+		amountField("weekly_budget", "A week", "The most that the key may spend from Monday to Sunday, UTC.", func(p *policy.Policy) **policy.Cap { return &p.WeeklyBudget }),
 		amountField("monthly_budget", "A month", "The most that the key may spend in a calendar month.", func(p *policy.Policy) **policy.Cap { return &p.MonthlyBudget }),
 		countField("per_minute", "Payments a minute", "How many payments may begin in a minute.", "payments", func(p *policy.Policy) **int { return &p.PerMinute }),
 		countField("price_guard", "Price guard", "Declines a price above this many times what the same address was last paid.", "times", func(p *policy.Policy) **int { return &p.PriceGuard }),
@@ -169,29 +171,46 @@ func payeesField(name, label, hint, none string, at func(*policy.Policy) *[]x402
 	}
 }
 
-// partsField is a table of parts with limits of their own. Each is typed as four values: its name, and
-// the most for a payment, a day and a month.
+// partLimits names the limits of a part, in the order in which they are typed behind its name.
+var partLimits = [...]string{"A payment", "An hour", "A day", "A week", "A month"}
+
+// typedPart is the number of values by which a part is typed: its name and its limits.
+const typedPart = 1 + len(partLimits)
+
+// capsOf returns where the limits of a part are, in the order of partLimits.
+func capsOf(b *policy.Budget) []**policy.Cap {
+	list := []**policy.Cap{&b.MaxPayment}
+	for _, p := range policy.Periods {
+		list = append(list, b.Of(p))
+	}
+	return list
+}
+
+// partsField is a table of parts with limits of their own.
 func partsField(name, label, hint, column string, at func(*policy.Policy) *map[string]policy.Budget) limitField {
 	return limitField{
 		name: name, label: label, hint: hint, kind: "parts", none: "none", column: column, more: true,
 		text: func(p policy.Policy) (list []string) {
 			for _, part := range slices.Sorted(maps.Keys(*at(&p))) {
 				b := (*at(&p))[part]
-				list = append(list, part, capTyped(b.MaxPayment), capTyped(b.DailyBudget), capTyped(b.MonthlyBudget))
+				list = append(list, part)
+				for _, limit := range capsOf(&b) {
+					list = append(list, capTyped(*limit))
+				}
 			}
 			return list
 		},
 		read: func(p *policy.Policy, typed []string) error {
 			parts := map[string]policy.Budget{}
-			for row := range slices.Chunk(typed, 4) {
-				if len(row) < 4 || strings.Join(row, "") == "" {
+			for row := range slices.Chunk(typed, typedPart) {
+				if len(row) < typedPart || strings.Join(row, "") == "" {
 					continue
 				}
 				if _, twice := parts[row[0]]; twice || row[0] == "" {
 					return fieldError("Every line with a limit needs a name, and no name may stand there twice.")
 				}
 				var b policy.Budget
-				for i, to := range []**policy.Cap{&b.MaxPayment, &b.DailyBudget, &b.MonthlyBudget} {
+				for i, to := range capsOf(&b) {
 					var err error
 					if *to, err = readCap(row[i+1]); err != nil {
 						return fieldError(cut(row[0], 60) + ": " + err.Error())
@@ -312,9 +331,10 @@ func (f limitField) says(pol policy.Policy) string {
 		return "no limit"
 	case f.kind == "parts":
 		var parts []string
-		for row := range slices.Chunk(list, 4) {
+		for row := range slices.Chunk(list, typedPart) {
 			var limits []string
-			for i, of := range []string{"a payment", "a day", "a month"} {
+			for i, of := range partLimits {
+				of = "a" + of[1:]
 				if row[i+1] == off {
 					limits = append(limits, "no limit for "+of)
 				} else if row[i+1] != "" {

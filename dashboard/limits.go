@@ -35,6 +35,7 @@ type editorField struct {
 	Own                                   bool
 	Choices                               []tickable
 	Parts                                 []partRow
+	PartLimits                            []string
 	Wrong                                 *wrong
 	Prefix                                string // of the ids of its elements
 }
@@ -45,10 +46,14 @@ type tickable struct {
 }
 
 type partRow struct {
-	N                         int
-	Name, Payment, Day, Month string
-	Whose                     string // names the row for screen readers
+	N      int
+	Name   string
+	Limits []partLimit
+	Whose  string // names the row for screen readers
 }
+
+// partLimit is a limit of a part, as typed.
+type partLimit struct{ Of, Typed string }
 
 // editor makes the fields of a form. def holds what a field that is not set falls back to.
 func editor(form url.Values, def policy.Policy, wrongs map[string]*wrong, more bool) (list []editorField) {
@@ -71,21 +76,30 @@ func editor(form url.Values, def policy.Policy, wrongs map[string]*wrong, more b
 				e.Choices = append(e.Choices, tickable{c, slices.Contains(typed, c.Value) || c.Value == "" && len(typed) == 0})
 			}
 		case "parts":
-			for row := range slices.Chunk(typed, 4) {
-				if len(row) == 4 && strings.Join(row, "") != "" {
-					e.Parts = append(e.Parts, partRow{Name: row[0], Payment: row[1], Day: row[2], Month: row[3], Whose: cmp.Or(cut(row[0], maxName), "without a name")})
+			for row := range slices.Chunk(typed, typedPart) {
+				if len(row) == typedPart && strings.Join(row, "") != "" {
+					e.Parts = append(e.Parts, newPartRow(row, cmp.Or(cut(row[0], maxName), "without a name")))
 				}
 			}
 			for n := range emptyParts {
-				e.Parts = append(e.Parts, partRow{Whose: "in new line " + strconv.Itoa(n+1)})
+				e.Parts = append(e.Parts, newPartRow(make([]string, typedPart), "in new line "+strconv.Itoa(n+1)))
 			}
 			for i := range e.Parts {
 				e.Parts[i].N = i
 			}
+			e.PartLimits = partLimits[:]
 		}
 		list = append(list, e)
 	}
 	return list
+}
+
+func newPartRow(typed []string, whose string) partRow {
+	row := partRow{Name: typed[0], Whose: whose}
+	for i, of := range partLimits {
+		row.Limits = append(row.Limits, partLimit{of, typed[i+1]})
+	}
+	return row
 }
 
 type limitsPage struct {

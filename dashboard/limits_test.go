@@ -127,7 +127,7 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 	}
 	limit := policy.Budget{MaxPayment: policy.CapOf(money.New(10_000)), DailyBudget: policy.NoCap()}
 	want := policy.Policy{
-		MaxPayment: policy.CapOf(money.New(10_000)), DailyBudget: policy.NoCap(), MonthlyBudget: policy.CapOf(money.New(1)),
+		MaxPayment: policy.CapOf(money.New(10_000)), HourlyBudget: policy.CapOf(money.New(2)), DailyBudget: policy.NoCap(), WeeklyBudget: policy.CapOf(money.New(3)), MonthlyBudget: policy.CapOf(money.New(1)),
 		PerMinute: &n, PriceGuard: &n, RequireApprovalAbove: policy.NoCap(), RequireApprovalNewHosts: new(true), Doors: []policy.Door{policy.DoorProxy, policy.DoorAPI}, AllowHosts: []string{"a.example.com", "*.example.org"},
 		DenyHosts: []string{"b.example.com:8443"}, SignInHosts: []string{"c.example.com"}, AllowPayees: []x402.Address{payee}, DenyPayees: []x402.Address{payee},
 		OfferSigners: []x402.Address{payee}, Hosts: map[string]policy.Budget{"a.example.com": limit}, Tasks: map[string]policy.Budget{"*": limit, "t": limit},
@@ -185,7 +185,7 @@ func TestWrongLimits(t *testing.T) {
 		for _, do := range []string{"review", "save"} {
 			fields := []string{"revision", revision, c.field, c.typed, "do", do}
 			if c.field == "tasks" {
-				fields = append(fields, "tasks", "", "tasks", "", "tasks", "")
+				fields = append(fields, "tasks", "", "tasks", "", "tasks", "", "tasks", "", "tasks", "")
 			}
 			got := ada.post(path, fields...).is(http.StatusUnprocessableEntity, "Nothing was saved", `id="`+c.field+`-wrong"`)
 			if !regexp.MustCompile(c.says).MatchString(got.body) || !strings.Contains(got.body, c.typed) {

@@ -18,7 +18,7 @@ type Use struct {
 	Limit money.Amount
 	// Spent and Left are those of a budget; nil for a limit on one payment. Open payments have taken their part.
 	Spent, Left *money.Amount
-	Resets      time.Time // the end of the day or month (UTC); zero for a limit on one payment
+	Resets      time.Time // the end of the period (UTC); zero for a limit on one payment
 }
 
 // Of lists the limits on amounts that are in force for a key at a door, and their use. Its cost grows with
@@ -35,7 +35,7 @@ func Of(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) ([]Use, 
 }
 
 // OfPayment lists the limits on amounts that hold for a payment by its key's present policy. Their use is
-// that of the day and month in which the payment was made, as it is counted now.
+// that of the periods in which the payment was made, as it is counted now.
 func OfPayment(ctx context.Context, p *pay.Payer, k pay.Key, row *pay.Payment) ([]Use, error) {
 	if row.Withdraws() { // keeps no limits
 		return nil, nil
@@ -52,26 +52,27 @@ func OfPayment(ctx context.Context, p *pay.Payer, k pay.Key, row *pay.Payment) (
 
 // Budget is a budget of a key and its use, open payments included.
 type Budget struct {
+	Period policy.Period
 	Used   money.Amount
 	Budget *money.Amount // nil: there is none
-	Resets time.Time     // the end of the day or month (UTC)
+	Resets time.Time     // the end of the period (UTC)
 }
 
-// Budgets returns the use of a key's budgets at a door, and what its open payments have reserved of it.
-func Budgets(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (day, month Budget, reserved money.Amount, err error) {
+// Budgets returns the use of a key's budgets at a door, by [policy.Periods], and what its open payments have
+// reserved of it.
+func Budgets(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (list []Budget, reserved money.Amount, err error) {
 	pol, at := p.PolicyOf(k, door), now(p, k)
-	s := spentBy(ctx, p, pol, at)
-	day = Budget{Budget: pol.DailyBudget.Max(), Resets: pay.WindowEnd(at.Created, false)}
-	month = Budget{Budget: pol.MonthlyBudget.Max(), Resets: pay.WindowEnd(at.Created, true)}
-	if day.Used, err = s.Key(false); err != nil {
-		return day, month, reserved, err
-	}
-	if month.Used, err = s.Key(true); err != nil {
-		return day, month, reserved, err
+	s, whole := spentBy(ctx, p, pol, at), pol.Whole()
+	for _, period := range policy.Periods {
+		b := Budget{Period: period, Budget: (*whole.Of(period)).Max(), Resets: period.End(at.Created)}
+		if b.Used, err = s.Key(period); err != nil {
+			return nil, reserved, err
+		}
+		list = append(list, b)
 	}
 	_, sum := pay.PendingCounters(k.ID)
 	reserved, err = p.Options().Store.Counter(ctx, sum)
-	return day, month, reserved, err
+	return list, reserved, err
 }
 
 // Pays reports whether new payments of a key are made at a door now: it is not paused, and may use the door.
@@ -98,39 +99,35 @@ type uses struct {
 
 func newUses(ctx context.Context, p *pay.Payer, pol policy.Policy, row *pay.Payment) *uses {
 	u := &uses{Spending: spentBy(ctx, p, pol, row)}
-	u.add("", "", policy.Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, u.Key)
+	u.add("", "", pol.Whole(), u.Key)
 	return u
 }
 
-func (u *uses) ofHosts(pattern string) func(monthly bool) (money.Amount, error) {
-	return func(monthly bool) (money.Amount, error) { return u.Hosts(pattern, monthly) }
+func (u *uses) ofHosts(pattern string) func(policy.Period) (money.Amount, error) {
+	return func(p policy.Period) (money.Amount, error) { return u.Hosts(pattern, p) }
 }
 
-func (u *uses) ofTask(name string) func(monthly bool) (money.Amount, error) {
-	return func(monthly bool) (money.Amount, error) { return u.Tasks(name, monthly) }
+func (u *uses) ofTask(name string) func(policy.Period) (money.Amount, error) {
+	return func(p policy.Period) (money.Amount, error) { return u.Tasks(name, p) }
 }
 
 // add lists what a budget limits. Rules of a part of the spending begin with the part.
-func (u *uses) add(part, of string, b policy.Budget, sum func(monthly bool) (money.Amount, error)) {
+func (u *uses) add(part, of string, b policy.Budget, sum func(policy.Period) (money.Amount, error)) {
 	if most := b.MaxPayment.Max(); most != nil {
 		u.list = append(u.list, Use{Rule: part + "per-payment", Of: of, Limit: *most})
 	}
-	for _, budget := range []struct {
-		rule    string
-		most    *policy.Cap
-		monthly bool
-	}{{"daily-budget", b.DailyBudget, false}, {"monthly-budget", b.MonthlyBudget, true}} {
-		most := budget.most.Max()
+	for _, period := range policy.Periods {
+		most := (*b.Of(period)).Max()
 		if most == nil || u.err != nil {
 			continue
 		}
 		var have money.Amount
-		if have, u.err = sum(budget.monthly); u.err != nil {
+		if have, u.err = sum(period); u.err != nil {
 			return
 		}
 		left := most.SubSaturated(have)
 		u.list = append(u.list, Use{
-			Rule: part + budget.rule, Of: of, Limit: *most, Spent: &have, Left: &left, Resets: pay.WindowEnd(u.Payment.Created, budget.monthly),
+			Rule: part + period.Rule(), Of: of, Limit: *most, Spent: &have, Left: &left, Resets: period.End(u.Payment.Created),
 		})
 	}
 }

@@ -214,8 +214,14 @@ func (v *replayed) take(pol policy.Policy, row *pay.Payment) (rule, ask string, 
 	if err != nil || got.Rule != "" {
 		return got.Rule, "", err
 	}
-	for _, r := range append(got.Rate, held(row)...) {
+	spent := held(row)
+	for _, r := range append(got.Rate, spent...) {
 		v.add(r.Counter, r.Amount)
+	}
+	for _, r := range got.Hours {
+		if len(spent) > 0 {
+			v.add(r.Counter, spent[0].Amount)
+		}
 	}
 	if row.State == pay.Settled {
 		v.now[got.Price] = row.Moved()
@@ -224,10 +230,11 @@ func (v *replayed) take(pol policy.Policy, row *pay.Payment) (rule, ask string, 
 	return "", got.Ask, nil
 }
 
-// held lists what a payment counts against budgets now.
+// held lists what a payment counts against budgets now. Hours are left out: the policy that is tried may be the first one
+// to count them.
 func held(p *pay.Payment) (list []pay.Reservation) {
 	for _, r := range p.Reservations {
-		if r.Release == pay.ReleaseBudget && !r.Released {
+		if r.Release == pay.ReleaseBudget && !r.Released && isBudget(r.Counter) {
 			list = append(list, r)
 		}
 	}
@@ -258,7 +265,7 @@ func newReplay(rows []*pay.Payment, base func(pay.Counter) (money.Amount, error)
 	return v
 }
 
-// Counter reads a counter. Prices and minutes begin at zero: the store holds their last value, and
+// Counter reads a counter. Prices, minutes and hours begin at zero: the store holds their last value, and
 // not that at the beginning of the replay.
 func (v *replayed) Counter(c pay.Counter) (money.Amount, error) {
 	if have, known := v.now[c]; known {
@@ -283,7 +290,7 @@ func (v *replayed) Counter(c pay.Counter) (money.Amount, error) {
 func (v *replayed) Paid(_, host string, _ bool) (bool, error) { return v.paid[host], nil }
 
 // VisitCounters lists the counters of the store with a prefix. All that a replay adds to are there,
-// because the payments were counted there.
+// because the payments were counted there, or in a name that only the replay has: that of an hour.
 func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, money.Amount) bool) error {
 	names, known := v.lists[prefix]
 	if !known {
@@ -292,6 +299,14 @@ func (v *replayed) VisitCounters(prefix pay.Counter, visit func(pay.Counter, mon
 			return err
 		}
 		v.lists[prefix] = names
+	}
+	if !isBudget(prefix) {
+		names = slices.Clone(names)
+		for c := range v.now {
+			if strings.HasPrefix(string(c), string(prefix)) && !slices.Contains(names, c) {
+				names = append(names, c)
+			}
+		}
 	}
 	for _, c := range names {
 		have, err := v.Counter(c)
@@ -311,7 +326,7 @@ func (v *replayed) add(c pay.Counter, a money.Amount) {
 	}
 }
 
-// isBudget reports whether a counter sums what was spent.
+// isBudget reports whether a counter sums what was spent on a day.
 func isBudget(c pay.Counter) bool {
 	for _, kind := range []string{"day/", "task-day/", "site-day/"} {
 		if strings.HasPrefix(string(c), kind) {

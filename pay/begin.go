@@ -89,6 +89,8 @@ type Judgement struct {
 	MaxUnanswered int
 	// Failures bound the key's attempts that ended refused or void; zero: no bound.
 	Failures FailureBounds
+	// Hours: the key's spending is counted by the hour, too, as at least one door's policy wants it.
+	Hours bool
 	// PerMinute bounds the payments that the key begins in a minute; 0: no bound, or Limits have one.
 	PerMinute int
 }

@@ -17,7 +17,7 @@ import (
 
 // The model of budgets: many payments under way at once, through all doors, to several
 // hosts and for several tasks, which settle, fail, are refused, vanish or are cleared away
-// as time goes by, over the ends of minutes, days and months. It adds up rows and knows
+// as time goes by, over the ends of minutes, hours, days, weeks and months. It adds up rows and knows
 // nothing of counters: every budget must hold, and no payment that fits is refused. Limits change
 // on the way, and hold for what was spent before.
 type budgets struct {
@@ -45,7 +45,7 @@ func TestBudgetsHold(t *testing.T) {
 				}
 			},
 			"time": func(rt *rapid.T) {
-				steps := []time.Duration{time.Second, 20 * time.Second, time.Minute, 6 * time.Minute, 24 * time.Hour, 31 * 24 * time.Hour}
+				steps := []time.Duration{time.Second, 20 * time.Second, time.Minute, 6 * time.Minute, time.Hour, 24 * time.Hour, 5 * 24 * time.Hour, 31 * 24 * time.Hour}
 				m.chain.advance(rapid.SampledFrom(steps).Draw(rt, "step"))
 			},
 			"limits": func(rt *rapid.T) {
@@ -77,12 +77,21 @@ func (m *budgets) setAny(rt *rapid.T) {
 		}
 		return nil
 	}
+	// Hours are counted while there is a budget of an hour: one that is off counts them.
+	hour := func(name string) *policy.Cap {
+		if n := rapid.Uint64Range(0, 60).Draw(rt, name); n > 0 {
+			return usdc(n)
+		}
+		return policy.NoCap()
+	}
 	part := func(name string) policy.Budget {
-		return policy.Budget{DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
+		return policy.Budget{
+			HourlyBudget: hour(name + " hour"), DailyBudget: limit(name + " day"), WeeklyBudget: limit(name + " week"), MonthlyBudget: limit(name + " month"),
+		}
 	}
 	perMinute := m.pol.PerMinute
 	m.pol = policy.Policy{
-		DailyBudget: limit("day"), MonthlyBudget: limit("month"), AllowPayees: []x402.Address{testPayee},
+		HourlyBudget: hour("hour"), DailyBudget: limit("day"), WeeklyBudget: limit("week"), MonthlyBudget: limit("month"), AllowPayees: []x402.Address{testPayee},
 		Hosts: map[string]policy.Budget{"*.example.com": part("*.example.com"), "api.example.com": part("api.example.com")},
 		Tasks: map[string]policy.Budget{"*": part("*"), "crawl": part("crawl")},
 	}
@@ -113,7 +122,7 @@ func (m *budgets) broken(next *buy) (rules []string) {
 		rule string
 		most *policy.Cap
 		of   func(host, task string) bool
-		win  string
+		win  policy.Period
 	}
 	hostOf := func(host string) string {
 		if _, own := m.pol.Hosts[host]; own {
@@ -131,22 +140,32 @@ func (m *budgets) broken(next *buy) (rules []string) {
 		return "*"
 	}
 	any := func(string, string) bool { return true }
-	const day, month = "2006-01-02", "2006-01"
-	parts := []part{{"daily-budget", m.pol.DailyBudget, any, day}, {"monthly-budget", m.pol.MonthlyBudget, any, month}}
+	var parts []part
+	budgets := func(prefix string, b policy.Budget, of func(host, task string) bool) {
+		parts = append(parts, part{prefix + "hourly-budget", b.HourlyBudget, of, policy.Hour}, part{prefix + "daily-budget", b.DailyBudget, of, policy.Day},
+			part{prefix + "weekly-budget", b.WeeklyBudget, of, policy.Week}, part{prefix + "monthly-budget", b.MonthlyBudget, of, policy.Month})
+	}
+	window := func(p policy.Period, at time.Time) string { // told without the code that is tested
+		year, week := at.ISOWeek()
+		return map[policy.Period]string{
+			policy.Hour: at.Format("2006-01-02 15"), policy.Day: at.Format(time.DateOnly), policy.Week: fmt.Sprint(year, "W", week), policy.Month: at.Format("2006-01"),
+		}[p]
+	}
+	budgets("", m.pol.Whole(), any)
 	for name, b := range m.pol.Hosts {
 		of := func(host, _ string) bool { return hostOf(host) == name }
-		parts = append(parts, part{"host-daily-budget", b.DailyBudget, of, day}, part{"host-monthly-budget", b.MonthlyBudget, of, month})
+		budgets("host-", b, of)
 	}
 	for name, b := range m.pol.Tasks {
 		of := func(_, task string) bool { return taskOf(task) == name }
-		parts = append(parts, part{"task-daily-budget", b.DailyBudget, of, day}, part{"task-monthly-budget", b.MonthlyBudget, of, month})
+		budgets("task-", b, of)
 	}
 	now := m.chain.clock()
 	sums := map[string]uint64{}
 	add := func(host, task string, at time.Time, amount uint64) {
 		for i, p := range parts {
 			if p.of(host, task) {
-				sums[fmt.Sprint(i, at.Format(p.win))] += amount
+				sums[fmt.Sprint(i, " ", window(p.win, at))] += amount
 			}
 		}
 		sums["minute"+at.Format("2006-01-02 15:04")]++
@@ -166,7 +185,7 @@ func (m *budgets) broken(next *buy) (rules []string) {
 	}
 	for i, p := range parts {
 		for key, sum := range sums {
-			if p.most != nil && asked(p) && key == fmt.Sprint(i, now.Format(p.win)) && sum > p.most.Max().Big().Uint64() {
+			if p.most.Max() != nil && asked(p) && key == fmt.Sprint(i, " ", window(p.win, now)) && sum > p.most.Max().Big().Uint64() {
 				rules = append(rules, p.rule)
 			}
 		}

@@ -49,6 +49,12 @@ func TestWindowsRollOver(t *testing.T) {
 	}{
 		{"daily-budget", policy.Policy{DailyBudget: usdc(10)}, "2026-11-30T00:00:00Z", "2026-11-30T23:59:59.999999999Z", "2026-12-01T00:00:00Z"},
 		{"daily-budget", policy.Policy{DailyBudget: usdc(10)}, "2028-02-29T00:00:00Z", "2028-02-29T23:59:59.999999999Z", "2028-03-01T00:00:00Z"},
+		{"hourly-budget", policy.Policy{HourlyBudget: usdc(10)}, "2026-11-30T23:00:00Z", "2026-11-30T23:59:59.999999999Z", "2026-12-01T00:00:00Z"},
+		{"weekly-budget", policy.Policy{WeeklyBudget: usdc(10)}, "2026-12-28T00:00:00Z", "2027-01-03T23:59:59.999999999Z", "2027-01-04T00:00:00Z"},
+		{"host-hourly-budget", policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {HourlyBudget: usdc(10)}}}, "2026-11-29T08:00:00Z", "2026-11-29T08:59:59.999999999Z", "2026-11-29T09:00:00Z"},
+		{"host-weekly-budget", policy.Policy{Hosts: map[string]policy.Budget{"api.example.com": {WeeklyBudget: usdc(10)}}}, "2026-11-30T00:00:00Z", "2026-12-06T23:59:59.999999999Z", "2026-12-07T00:00:00Z"},
+		{"task-hourly-budget", policy.Policy{Tasks: map[string]policy.Budget{"*": {HourlyBudget: usdc(10)}}}, "2026-11-29T08:00:00Z", "2026-11-29T08:59:59.999999999Z", "2026-11-29T09:00:00Z"},
+		{"task-weekly-budget", policy.Policy{Tasks: map[string]policy.Budget{"*": {WeeklyBudget: usdc(10)}}}, "2026-11-23T00:00:00Z", "2026-11-29T23:59:59.999999999Z", "2026-11-30T00:00:00Z"},
 		{"monthly-budget", policy.Policy{MonthlyBudget: usdc(10)}, "2026-12-01T00:00:00Z", "2026-12-31T23:59:59.999999999Z", "2027-01-01T00:00:00Z"},
 		{"monthly-budget", policy.Policy{MonthlyBudget: usdc(10)}, "2027-02-01T00:00:00Z", "2027-02-28T23:59:59.999999999Z", "2027-03-01T00:00:00Z"},
 		{"per-minute", policy.Policy{PerMinute: &one}, "2026-11-30T12:34:00Z", "2026-11-30T12:34:59.999999999Z", "2026-11-30T12:35:00Z"},
@@ -223,7 +229,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		budgets := 0
 		for _, r := range p.Reservations {
 			switch kind, _, _ := strings.Cut(string(r.Counter), "/"); kind {
-			case "day", "site-day", "task-day":
+			case "day", "site-day", "task-day", "hour", "site-hour", "task-hour":
 				budgets++
 				if got := w.counter(r.Counter); got != want {
 					t.Errorf("%s is %s, want %s", r.Counter, got, want)

@@ -12,8 +12,8 @@ func TestCountersNameTheirKey(t *testing.T) {
 	at := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	n, sum := PendingCounters(key)
 	own := []Counter{
-		PlaceCounter("key/"+key, at), n, sum, DailyCounter(key, "USDC", at), dayPrefix(key, "USDC"), taskPrefix(key, "a/b", "USDC"),
-		sitePrefix(key, "USDC", at), priceCounter(key, "USDC", "GET", "https://api.example.com/"),
+		PlaceCounter("key/"+key, at), n, sum, DailyCounter(key, "USDC", at), byDay.key(key, "USDC"), byDay.task(key, "a/b", "USDC"), byHour.key(key, "USDC"), byHour.task(key, "a/b", "USDC"),
+		byDay.sites(key, "USDC", at), byHour.sites(key, "USDC", at), priceCounter(key, "USDC", "GET", "https://api.example.com/"),
 	}
 	for _, w := range (FailureBounds{}).complete().windows() {
 		own = append(own, w.counter(key))
@@ -28,7 +28,7 @@ func TestCountersNameTheirKey(t *testing.T) {
 			t.Errorf("%s is of key %q", c, id)
 		}
 	}
-	for c, want := range map[Counter]bool{dayPrefix(key, "USDC"): true, "day/" + key: false, "day/": false, n: false, "": false} {
+	for c, want := range map[Counter]bool{byDay.key(key, "USDC"): true, "day/" + key: false, "day/": false, n: false, "": false} {
 		if _, complete := c.Key(); complete != want {
 			t.Errorf("%q has a complete id: %v", c, complete)
 		}

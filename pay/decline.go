@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // Words and figures for people whose payment a rule declines.
@@ -68,30 +69,26 @@ func (f *Figures) Texts() (out FigureTexts) {
 // Moment writes a time for people, in UTC: "23 November 2026, 18:20 UTC".
 func Moment(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// overBudget refuses a payment that would pass the budget of a day or month, of which have is used.
-func overBudget(rule string, row *Payment, most, have money.Amount, monthly bool, of string) error {
-	left, resets := most.SubSaturated(have), WindowEnd(row.Created, monthly)
-	window, until := "daily", resets.Format("15:04 UTC")
-	if monthly {
-		window, until = "monthly", resets.Format("2 January, 15:04 UTC")
-	}
+// overBudget refuses a payment that would pass a budget, of which u.before is used.
+func overBudget(u budgetUse, row *Payment) error {
+	left, resets := u.most.SubSaturated(u.before), u.period.End(row.Created)
 	price := row.Authorization.Value
+	u.with = u.before
 	return &PolicyError{
-		Rule: rule,
+		Rule: u.rule,
 		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",
-			money.Text(price), window, money.Text(most), of, money.Figure(left), until),
-		Figures: &Figures{Price: price, Limit: &most, Left: &left, Resets: resets},
-		over:    &budgetUse{rule: rule, of: of, most: most, before: have, with: have, monthly: monthly},
+			money.Text(price), u.period.Word(), money.Text(u.most), u.of, money.Figure(left), endText(u.period, resets)),
+		Figures: &Figures{Price: price, Limit: &u.most, Left: &left, Resets: resets},
+		over:    &u,
 	}
 }
 
-// WindowEnd returns the time at which the day or month of a time ends (UTC).
-func WindowEnd(at time.Time, monthly bool) time.Time {
-	at = at.UTC()
-	if monthly {
-		return time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+// endText writes the end of a period, with the day where it may be another one.
+func endText(p policy.Period, end time.Time) string {
+	if p == policy.Hour || p == policy.Day {
+		return end.Format("15:04 UTC")
 	}
-	return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC)
+	return end.Format("2 January, 15:04 UTC")
 }
 
 // begun counts payments that have begun.

@@ -348,7 +348,7 @@ func (b *Begin) spend(v BeginView, j *judged) (err error) {
 	if err := budgets(*b.Policy, v, b.New, used); err != nil {
 		return err
 	}
-	j.spends, err = spending(v, b.New)
+	j.spends, err = spending(v, b.New, b.Hours || b.Policy.CountsHours())
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 // The words of notices. Each says what happened, with amounts, key and host, and what to do next. The
@@ -83,13 +84,14 @@ func budgetCrossed(name string, row *Payment, u budgetUse) (Notice, bool) {
 
 func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, percent uint64) Notice {
 	n := about(row, kind, row.Created)
-	resets := WindowEnd(row.Created, u.monthly)
-	window, begins := "daily", resets.Format("15:04 UTC")
-	if u.monthly {
-		window, begins = "monthly", resets.Format("2 January, 15:04 UTC")
+	resets := u.period.End(row.Created)
+	window, begins := u.period.Word(), endText(u.period, resets)
+	layout := time.DateOnly
+	if u.period == policy.Hour {
+		layout = hourLayout
 	}
 	// A budget that was raised is told of anew.
-	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%s/%d", row.KeyID, u.rule, u.of, resets.Format(time.DateOnly), u.most, percent)
+	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%s/%d", row.KeyID, u.rule, u.of, resets.Format(layout), u.most, percent)
 	if !u.most.IsZero() {
 		percent = new(big.Int).Div(new(big.Int).Mul(u.with.Big(), big.NewInt(100)), u.most.Big()).Uint64()
 	}

@@ -29,6 +29,8 @@ func raised() map[string][][2]policy.Policy {
 	return map[string][][2]policy.Policy{
 		"max_payment":    {{{MaxPayment: usdc(1)}, {MaxPayment: usdc(2)}}, {{MaxPayment: usdc(1)}, {MaxPayment: policy.NoCap()}}, {{MaxPayment: usdc(1)}, {}}},
 		"daily_budget":   {{{DailyBudget: usdc(1)}, {DailyBudget: usdc(2)}}, {{DailyBudget: usdc(1)}, {}}},
+		"hourly_budget":  {{{HourlyBudget: usdc(1)}, {HourlyBudget: usdc(2)}}, {{HourlyBudget: usdc(1)}, {}}},
+		"weekly_budget":  {{{WeeklyBudget: usdc(1)}, {WeeklyBudget: policy.NoCap()}}, {{WeeklyBudget: usdc(1)}, {}}},
 		"monthly_budget": {{{MonthlyBudget: usdc(1)}, {MonthlyBudget: usdc(2)}}, {{MonthlyBudget: usdc(1)}, {MonthlyBudget: policy.NoCap()}}},
 		"per_minute":     {{{PerMinute: n(1)}, {PerMinute: n(2)}}, {{PerMinute: n(1)}, {PerMinute: n(0)}}, {{PerMinute: n(1)}, {}}},
 		"price_guard":    {{{PriceGuard: n(2)}, {PriceGuard: n(3)}}, {{PriceGuard: n(2)}, {PriceGuard: n(0)}}},

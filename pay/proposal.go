@@ -115,7 +115,7 @@ func identityOf(task string, fingerprint Hash) Hash {
 func (p *Payer) judgement(ctx context.Context, k Key, pol policy.Policy, declined error, now time.Time) (Judgement, error) {
 	j := Judgement{
 		Declined: declined, Policy: &pol, PolicyRevision: k.PolicyRevision, Paused: k.Paused,
-		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures,
+		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures, Hours: p.countsHours(k),
 	}
 	if pol.PerMinute == nil {
 		j.PerMinute = overload(p.ruling().DefaultPolicy)

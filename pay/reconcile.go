@@ -198,6 +198,9 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: money.New(1), Release: ReleasePlace}}
 	}
 	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(k.ID, row.Currency, at)))
+	if p.countsHours(k) {
+		row.Reservations = append(row.Reservations, budgeted(row, byHour.key(k.ID, row.Currency)+byHour.of(at)))
+	}
 	return row, nil
 }
 

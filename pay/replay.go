@@ -17,6 +17,8 @@ type Replayed struct {
 	Rule string        // by which it declines the payment; "": it lets it through
 	Ask  string        // by which the payment would have needed an approval; "": it needs none
 	Rate []Reservation // taken from the minute, if there is a limit on it
+	// Hours count the payment by the hour, if the policy wants that.
+	Hours []Reservation
 	// Price names the last price that was paid there.
 	Price Counter
 }
@@ -44,6 +46,11 @@ func Replay(pol policy.Policy, v ReplayView, row *Payment) (r Replayed, err erro
 		return Replayed{Rule: refused.Rule}, nil
 	} else if err != nil {
 		return Replayed{}, err
+	}
+	if pol.CountsHours() {
+		if r.Hours, err = byHour.spending(v, again); err != nil {
+			return Replayed{}, err
+		}
 	}
 	r.Ask, _, err = asks(pol, v, again)
 	return r, err

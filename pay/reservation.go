@@ -148,10 +148,10 @@ func (p *Payment) recharge(moved money.Amount) []CounterChange {
 	return out
 }
 
-// window returns the beginning of the month, day or minute that a counter counts, if it counts one.
+// window returns the beginning of the month, day, hour or minute that a counter counts, if it counts one.
 func (c Counter) window() (begin time.Time, ok bool) {
 	for _, part := range slices.Backward(strings.Split(string(c), "/")) {
-		for _, layout := range []string{time.DateOnly, "2006-01", "2006-01-02T15:04"} {
+		for _, layout := range []string{time.DateOnly, "2006-01", "2006-01-02T15:04", hourLayout} {
 			if begin, err := time.Parse(layout, part); err == nil {
 				return begin, true
 			}
@@ -161,8 +161,8 @@ func (c Counter) window() (begin time.Time, ok bool) {
 }
 
 // keyCounters lists how the names of counters begin that go on with the id of a key.
-func keyCounters() [11]string {
-	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", failedPrefix + "begun/", "minute/", pricePrefix, "site-day/", "task-day/"}
+func keyCounters() [14]string {
+	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", failedPrefix + "begun/", "minute/", pricePrefix, "site-day/", "task-day/", "hour/", "site-hour/", "task-hour/"}
 }
 
 // Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Complete tells

@@ -60,6 +60,11 @@ func (p *Payer) policyAt(k Key, door policy.Door, at time.Time) policy.Policy {
 	return own.Or(p.ruling().DefaultPolicy).At(at)
 }
 
+// countsHours reports whether the spending of a key is counted by the hour, at whichever door it pays.
+func (p *Payer) countsHours(k Key) bool {
+	return k.Policy != nil && k.Policy.CountsHours() || p.ruling().DefaultPolicy.CountsHours()
+}
+
 // Follow makes the deployment's limits and plans of another configuration hold for the calls of this one, too: after
 // a reload, calls may be in flight for long, above all those that wait for a person. nil ends that.
 func (p *Payer) Follow(newer *Payer) { p.newer.Store(newer) }

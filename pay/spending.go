@@ -11,8 +11,8 @@ import (
 )
 
 // What a key spends is counted by UTC day, for the key, the task and the site, whether a budget is
-// set or not. Budgets only read these counters: a month is the sum of its days, a pattern of hosts
-// that of its sites.
+// set or not. Budgets only read these counters: a week and a month are the sums of their days, a pattern of hosts
+// that of its sites. Hours are counted likewise while the key has a budget of an hour.
 
 // maxSites bounds the sites of a key with a counter of their own on a day. Later ones share one,
 // which counts against every budget of hosts.
@@ -21,36 +21,82 @@ const maxSites = 256
 // maxSiteKey bounds the key of a site with a counter of its own: a DNS name with a port.
 const maxSiteKey = 253 + len(":65535/")
 
+// unit is a time by which spending is counted: it begins the names of its counters.
+type unit string
+
+const (
+	byDay  unit = "day"
+	byHour unit = "hour"
+)
+
+// of returns the end of a counter's name for a time.
+func (u unit) of(at time.Time) Counter {
+	if u == byHour {
+		return Counter(at.UTC().Format(hourLayout))
+	}
+	return Counter(at.UTC().Format(time.DateOnly))
+}
+
+// hourLayout writes the hour of a counter.
+const hourLayout = "2006-01-02T15"
+
+// next returns the beginning of the unit after the one that begins at a time.
+func (u unit) next(begin time.Time) time.Time {
+	if u == byHour {
+		return begin.Add(time.Hour)
+	}
+	return begin.AddDate(0, 0, 1)
+}
+
+// unitOf returns the unit whose counters make up a period.
+func unitOf(p policy.Period) unit {
+	if p == policy.Hour {
+		return byHour
+	}
+	return byDay
+}
+
 // DailyCounter sums what a key reserved or spent in a day (UTC), through all doors.
 func DailyCounter(keyID string, asset string, at time.Time) Counter {
-	return dayPrefix(keyID, asset) + Counter(at.UTC().Format(time.DateOnly))
+	return byDay.key(keyID, asset) + byDay.of(at)
 }
 
-// dayPrefix begins the names of the counters of a key's days.
-func dayPrefix(keyID, asset string) Counter { return Counter("day/" + keyID + "/" + asset + "/") }
-
-// taskPrefix begins the names of the counters of a task's days.
-func taskPrefix(keyID, task, asset string) Counter {
-	return Counter("task-day/" + keyID + "/" + task + "/" + asset + "/")
+// key begins the names of the counters of a key.
+func (u unit) key(keyID, asset string) Counter {
+	return Counter(string(u) + "/" + keyID + "/" + asset + "/")
 }
 
-// sitePrefix begins the names of the counters of the sites of a day.
-func sitePrefix(keyID, asset string, day time.Time) Counter {
-	return Counter("site-day/" + keyID + "/" + asset + "/" + day.UTC().Format(time.DateOnly) + "/")
+// task begins the names of the counters of a task.
+func (u unit) task(keyID, task, asset string) Counter {
+	return Counter("task-" + string(u) + "/" + keyID + "/" + task + "/" + asset + "/")
 }
 
-// spending lists the reservations that count what a payment spends.
-func spending(v Counters, row *Payment) ([]Reservation, error) {
+// sites begins the names of the counters of the sites at a time.
+func (u unit) sites(keyID, asset string, at time.Time) Counter {
+	return Counter("site-"+string(u)+"/"+keyID+"/"+asset+"/") + u.of(at) + "/"
+}
+
+// spending lists the reservations that count what a payment spends: by the day, and with hours by the hour.
+func spending(v Counters, row *Payment, hours bool) ([]Reservation, error) {
+	list, err := byDay.spending(v, row)
+	if err != nil || !hours {
+		return list, err
+	}
+	more, err := byHour.spending(v, row)
+	return append(list, more...), err
+}
+
+func (u unit) spending(v Counters, row *Payment) ([]Reservation, error) {
 	at := row.Created
-	list := []Reservation{budgeted(row, DailyCounter(row.KeyID, row.Currency, at))}
+	list := []Reservation{budgeted(row, u.key(row.KeyID, row.Currency)+u.of(at))}
 	if row.Task != "" {
-		list = append(list, budgeted(row, taskPrefix(row.KeyID, row.Task, row.Currency)+Counter(at.UTC().Format(time.DateOnly))))
+		list = append(list, budgeted(row, u.task(row.KeyID, row.Task, row.Currency)+u.of(at)))
 	}
 	to := policy.SiteOf(row.RequestURL)
 	if to.Name == "" {
 		return list, nil
 	}
-	sites := sitePrefix(row.KeyID, row.Currency, at)
+	sites := u.sites(row.KeyID, row.Currency, at)
 	c := sites + Counter(to.Key())
 	if own, err := ownSite(v, sites, c); err != nil {
 		return nil, err
@@ -86,47 +132,45 @@ type budgetUse struct {
 	rule, of     string // of is " for task x", or "" for the key's own budget
 	most         money.Amount
 	before, with money.Amount // without and with the row
-	monthly      bool
+	period       policy.Period
 }
 
 // budgets holds the budgets against what was spent and the new row. used, unless it is nil, is told of
 // each budget that the row keeps.
 func budgets(pol policy.Policy, v Counters, row *Payment, used func(budgetUse)) error {
 	s := Spending{Counters: v, Policy: pol, Payment: row}
-	check := func(rule string, most *policy.Cap, whole bool, of string, sum func(monthly bool) (money.Amount, error)) error {
-		if most.Max() == nil || failpoint.Off(failpoint.Limits) {
-			return nil
-		}
-		have, err := sum(whole)
-		if err != nil {
-			return err
-		}
-		all, overflow := have.Add(row.Authorization.Value)
-		if overflow || all.Cmp(*most.Max()) > 0 {
-			return overBudget(rule, row, *most.Max(), have, whole, of)
-		}
-		if used != nil {
-			used(budgetUse{rule: rule, of: of, most: *most.Max(), before: have, with: all, monthly: whole})
+	check := func(part string, b policy.Budget, of string, sum func(policy.Period) (money.Amount, error)) error {
+		for _, period := range policy.Periods {
+			most := (*b.Of(period)).Max()
+			if most == nil || failpoint.Off(failpoint.Limits) {
+				continue
+			}
+			have, err := sum(period)
+			if err != nil {
+				return err
+			}
+			u := budgetUse{rule: part + period.Rule(), of: of, most: *most, before: have, period: period}
+			all, overflow := have.Add(row.Authorization.Value)
+			if overflow || all.Cmp(*most) > 0 {
+				return overBudget(u, row)
+			}
+			if u.with = all; used != nil {
+				used(u)
+			}
 		}
 		return nil
 	}
-	both := func(part string, b policy.Budget, of string, sum func(monthly bool) (money.Amount, error)) error {
-		if err := check(part+"daily-budget", b.DailyBudget, false, of, sum); err != nil {
-			return err
-		}
-		return check(part+"monthly-budget", b.MonthlyBudget, true, of, sum)
-	}
-	if err := both("", policy.Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.Key); err != nil {
+	if err := check("", pol.Whole(), "", s.Key); err != nil {
 		return err
 	}
 	if pattern, b, ok := pol.HostBudget(pol.Site(row.RequestURL)); ok {
-		err := both("host-", b, " for "+pattern, func(monthly bool) (money.Amount, error) { return s.Hosts(pattern, monthly) })
+		err := check("host-", b, " for "+pattern, func(p policy.Period) (money.Amount, error) { return s.Hosts(pattern, p) })
 		if err != nil {
 			return err
 		}
 	}
 	if name, b, ok := pol.TaskBudget(row.Task); ok {
-		return both("task-", b, " for task "+name, func(monthly bool) (money.Amount, error) { return s.Tasks(name, monthly) })
+		return check("task-", b, " for task "+name, func(p policy.Period) (money.Amount, error) { return s.Tasks(name, p) })
 	}
 	return nil
 }
@@ -137,7 +181,7 @@ type Counters interface {
 	VisitCounters(prefix Counter, visit func(c Counter, amount money.Amount) (more bool)) error
 }
 
-// Spending sums what a payment's key has spent on the payment's day or in its month (UTC).
+// Spending sums what a payment's key has spent in the period of the payment.
 type Spending struct {
 	Counters Counters
 	Policy   policy.Policy
@@ -145,13 +189,19 @@ type Spending struct {
 	Payment *Payment
 }
 
-// days sums the day of the row, or all days of its month, of counters that end in the day.
-func (s Spending) days(prefix Counter, monthly bool) (money.Amount, error) {
-	at := s.Payment.Created.UTC()
-	if !monthly {
-		return s.Counters.Counter(prefix + Counter(at.Format(time.DateOnly)))
+// in sums the period of the row, of counters that end in their unit.
+func (s Spending) in(period policy.Period, prefix func(unit) Counter) (all money.Amount, err error) {
+	u, at := unitOf(period), s.Payment.Created
+	if period == policy.Month {
+		return s.sum(prefix(u)+Counter(at.UTC().Format("2006-01-")), nil)
 	}
-	return s.sum(prefix+Counter(at.Format("2006-01-")), nil)
+	end := period.End(at)
+	for begin := period.Begin(at); begin.Before(end) && err == nil; begin = u.next(begin) {
+		var part money.Amount
+		part, err = s.Counters.Counter(prefix(u) + u.of(begin))
+		all = all.AddSaturated(part)
+	}
+	return all, err
 }
 
 // sum adds up the counters that begin with a prefix and with none of some others.
@@ -166,22 +216,25 @@ func (s Spending) sum(prefix Counter, without []Counter) (all money.Amount, err 
 }
 
 // Key sums all that the key has spent.
-func (s Spending) Key(monthly bool) (money.Amount, error) {
-	return s.days(dayPrefix(s.Payment.KeyID, s.Payment.Currency), monthly)
+func (s Spending) Key(period policy.Period) (money.Amount, error) {
+	return s.in(period, func(u unit) Counter { return u.key(s.Payment.KeyID, s.Payment.Currency) })
 }
 
 // Tasks sums a task. "*" is what the key has spent less the tasks with a budget of their own.
-func (s Spending) Tasks(name string, monthly bool) (money.Amount, error) {
-	if name != policy.OtherTasks {
-		return s.days(taskPrefix(s.Payment.KeyID, name, s.Payment.Currency), monthly)
+func (s Spending) Tasks(name string, period policy.Period) (money.Amount, error) {
+	of := func(name string) (money.Amount, error) {
+		return s.in(period, func(u unit) Counter { return u.task(s.Payment.KeyID, name, s.Payment.Currency) })
 	}
-	all, err := s.Key(monthly)
+	if name != policy.OtherTasks {
+		return of(name)
+	}
+	all, err := s.Key(period)
 	for own := range s.Policy.Tasks {
 		if own == policy.OtherTasks || err != nil {
 			continue
 		}
 		var part money.Amount
-		if part, err = s.days(taskPrefix(s.Payment.KeyID, own, s.Payment.Currency), monthly); err == nil {
+		if part, err = of(own); err == nil {
 			all, _ = Sum{Amount: all, Corrected: part}.Net()
 		}
 	}
@@ -189,7 +242,7 @@ func (s Spending) Tasks(name string, monthly bool) (money.Amount, error) {
 }
 
 // Hosts sums the sites that a pattern matches and no finer one does, and those without a counter.
-func (s Spending) Hosts(pattern string, monthly bool) (all money.Amount, err error) {
+func (s Spending) Hosts(pattern string, period policy.Period) (all money.Amount, err error) {
 	of := policy.PatternKey(pattern)
 	var finer []string
 	for other := range s.Policy.Hosts {
@@ -197,14 +250,9 @@ func (s Spending) Hosts(pattern string, monthly bool) (all money.Amount, err err
 			finer = append(finer, key)
 		}
 	}
-	at := s.Payment.Created.UTC()
-	day, last := at, at
-	if monthly {
-		day = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-		last = day.AddDate(0, 1, -1)
-	}
-	for ; !day.After(last); day = day.AddDate(0, 0, 1) {
-		sites := sitePrefix(s.Payment.KeyID, s.Payment.Currency, day)
+	u, end := unitOf(period), period.End(s.Payment.Created)
+	for begin := period.Begin(s.Payment.Created); begin.Before(end); begin = u.next(begin) {
+		sites := u.sites(s.Payment.KeyID, s.Payment.Currency, begin)
 		without := make([]Counter, len(finer))
 		for i, key := range finer {
 			without[i] = sites + Counter(key)

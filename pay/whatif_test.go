@@ -94,7 +94,10 @@ func drawnPolicy(rt *rapid.T) policy.Policy {
 		return nil
 	}
 	budget := func(name string) policy.Budget {
-		return policy.Budget{MaxPayment: limit(name + " payment"), DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
+		return policy.Budget{
+			MaxPayment: limit(name + " payment"), HourlyBudget: limit(name + " hour"), DailyBudget: limit(name + " day"),
+			WeeklyBudget: limit(name + " week"), MonthlyBudget: limit(name + " month"),
+		}
 	}
 	number := func(name string) *int {
 		n := rapid.IntRange(0, 4).Draw(rt, name)

@@ -18,7 +18,9 @@ func (pol Policy) PermitsMore(than Policy) (names []string) {
 		}
 	}
 	add("max_payment", capRaised(than.MaxPayment, pol.MaxPayment))
+	add("hourly_budget", capRaised(than.HourlyBudget, pol.HourlyBudget))
 	add("daily_budget", capRaised(than.DailyBudget, pol.DailyBudget))
+	add("weekly_budget", capRaised(than.WeeklyBudget, pol.WeeklyBudget))
 	add("monthly_budget", capRaised(than.MonthlyBudget, pol.MonthlyBudget))
 	add("per_minute", numberRaised(than.PerMinute, pol.PerMinute))
 	add("price_guard", numberRaised(than.PriceGuard, pol.PriceGuard))
@@ -65,9 +67,13 @@ func numberRaised(was, now *int) bool {
 func partsRaised(was, now map[string]Budget, leaves func(name, old string) bool) bool {
 	for name, before := range was {
 		after, kept := now[name]
-		if !kept && before != (Budget{}) || capRaised(before.MaxPayment, after.MaxPayment) ||
-			capRaised(before.DailyBudget, after.DailyBudget) || capRaised(before.MonthlyBudget, after.MonthlyBudget) {
+		if !kept && before != (Budget{}) || capRaised(before.MaxPayment, after.MaxPayment) {
 			return true
+		}
+		for _, p := range Periods {
+			if capRaised(*before.Of(p), *after.Of(p)) {
+				return true
+			}
 		}
 	}
 	for name := range now {

@@ -13,13 +13,15 @@ import (
 )
 
 // Policy limits what a key may spend. A field that is not set falls back to the configured
-// defaults; for a key that is not the operator's, it is no limit on REST (docs/design/surfaces.md). Days
-// and months are those of UTC. A budget that is set later counts from the beginning of its day or
-// month.
+// defaults; for a key that is not the operator's, it is no limit on REST (docs/design/surfaces.md). Periods
+// are those of UTC. A budget that is set later counts from the beginning of its period; one of an hour
+// counts from when the policy first has one: see [Policy.CountsHours].
 type Policy struct {
-	// MaxPayment bounds one payment, the budgets what is spent in a day or a calendar month (UTC).
+	// MaxPayment bounds one payment, the budgets what is spent in a [Period].
 	MaxPayment    *Cap `json:"max_payment,omitempty"`
+	HourlyBudget  *Cap `json:"hourly_budget,omitempty"`
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
+	WeeklyBudget  *Cap `json:"weekly_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
 	// PerMinute bounds the payments that may begin in a minute by the clock; 0 is no limit. Keys without
 	// one may begin 3,000, unless the default says more or 0.
@@ -58,7 +60,9 @@ type Policy struct {
 // Budget limits a part of what a key spends, beside the key's own limits.
 type Budget struct {
 	MaxPayment    *Cap `json:"max_payment,omitempty"`
+	HourlyBudget  *Cap `json:"hourly_budget,omitempty"`
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
+	WeeklyBudget  *Cap `json:"weekly_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
 }
 
@@ -68,7 +72,9 @@ const OtherTasks = "*"
 // Or fills in what is not set.
 func (pol Policy) Or(def Policy) Policy {
 	setUnset(&pol.MaxPayment, def.MaxPayment)
+	setUnset(&pol.HourlyBudget, def.HourlyBudget)
 	setUnset(&pol.DailyBudget, def.DailyBudget)
+	setUnset(&pol.WeeklyBudget, def.WeeklyBudget)
 	setUnset(&pol.MonthlyBudget, def.MonthlyBudget)
 	setUnset(&pol.PerMinute, def.PerMinute)
 	setUnset(&pol.PriceGuard, def.PriceGuard)

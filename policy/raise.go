@@ -9,7 +9,9 @@ type Raise struct {
 	Until time.Time `json:"until"`
 
 	MaxPayment           *Cap `json:"max_payment,omitempty"`
+	HourlyBudget         *Cap `json:"hourly_budget,omitempty"`
 	DailyBudget          *Cap `json:"daily_budget,omitempty"`
+	WeeklyBudget         *Cap `json:"weekly_budget,omitempty"`
 	MonthlyBudget        *Cap `json:"monthly_budget,omitempty"`
 	PerMinute            *int `json:"per_minute,omitempty"`
 	PriceGuard           *int `json:"price_guard,omitempty"`
@@ -22,7 +24,7 @@ func (r *Raise) Holds(at time.Time) bool { return r != nil && at.Before(r.Until)
 // limits returns the raised limits as a policy.
 func (r *Raise) limits() Policy {
 	return Policy{
-		MaxPayment: r.MaxPayment, DailyBudget: r.DailyBudget, MonthlyBudget: r.MonthlyBudget,
+		MaxPayment: r.MaxPayment, HourlyBudget: r.HourlyBudget, DailyBudget: r.DailyBudget, WeeklyBudget: r.WeeklyBudget, MonthlyBudget: r.MonthlyBudget,
 		PerMinute: r.PerMinute, PriceGuard: r.PriceGuard, RequireApprovalAbove: r.RequireApprovalAbove,
 	}
 }
@@ -37,12 +39,15 @@ func (pol Policy) At(at time.Time) Policy {
 	}
 	raised := r.limits()
 	setUnset(&raised.MaxPayment, pol.MaxPayment)
+	setUnset(&raised.HourlyBudget, pol.HourlyBudget)
 	setUnset(&raised.DailyBudget, pol.DailyBudget)
+	setUnset(&raised.WeeklyBudget, pol.WeeklyBudget)
 	setUnset(&raised.MonthlyBudget, pol.MonthlyBudget)
 	setUnset(&raised.PerMinute, pol.PerMinute)
 	setUnset(&raised.PriceGuard, pol.PriceGuard)
 	setUnset(&raised.RequireApprovalAbove, pol.RequireApprovalAbove)
-	pol.MaxPayment, pol.DailyBudget, pol.MonthlyBudget = raised.MaxPayment, raised.DailyBudget, raised.MonthlyBudget
+	pol.MaxPayment, pol.HourlyBudget, pol.DailyBudget = raised.MaxPayment, raised.HourlyBudget, raised.DailyBudget
+	pol.WeeklyBudget, pol.MonthlyBudget = raised.WeeklyBudget, raised.MonthlyBudget
 	pol.PerMinute, pol.PriceGuard, pol.RequireApprovalAbove = raised.PerMinute, raised.PriceGuard, raised.RequireApprovalAbove
 	return pol
 }

@@ -95,8 +95,7 @@ func (pol Policy) Validate() error {
 
 // validateNumbers checks the limits that are numbers. Names of fields begin with the prefix.
 func (pol Policy) validateNumbers(prefix string) error {
-	budget := Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}
-	if err := budget.validate(prefix); err != nil {
+	if err := pol.Whole().validate(prefix); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -137,7 +136,7 @@ func (b Budget) validate(prefix string) error {
 	for _, f := range []struct {
 		name  string
 		value *Cap
-	}{{"max_payment", b.MaxPayment}, {"daily_budget", b.DailyBudget}, {"monthly_budget", b.MonthlyBudget}} {
+	}{{"max_payment", b.MaxPayment}, {"hourly_budget", b.HourlyBudget}, {"daily_budget", b.DailyBudget}, {"weekly_budget", b.WeeklyBudget}, {"monthly_budget", b.MonthlyBudget}} {
 		if most := f.value.Max(); most != nil && most.IsZero() {
 			return &FieldError{Field: prefix + f.name, Reason: "must be more than 0; off is no limit"}
 		}

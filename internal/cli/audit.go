@@ -79,7 +79,7 @@ func changed(object json.RawMessage) string {
 
 // amountMembers have amounts in the smallest unit of USDC, and a shorter name for people.
 var amountMembers = map[string]string{
-	"max_payment": "max", "daily_budget": "daily", "monthly_budget": "monthly", "amount": "amount", "allowance": "allowance",
+	"max_payment": "max", "hourly_budget": "hourly", "daily_budget": "daily", "weekly_budget": "weekly", "monthly_budget": "monthly", "amount": "amount", "allowance": "allowance",
 	"require_approval_above": "approval-above",
 }
 

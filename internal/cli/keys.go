@@ -130,7 +130,7 @@ func summary(own *policy.Policy) string {
 	if own == nil {
 		return unlimited
 	}
-	all := caps(own.MaxPayment, own.DailyBudget, own.MonthlyBudget)
+	all := caps(own.Whole())
 	if own.PerMinute != nil {
 		all = append(all, "per-minute:"+counted(own.PerMinute))
 	}

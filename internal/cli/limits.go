@@ -17,6 +17,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 const limitsHelp = `
@@ -28,7 +29,7 @@ exec' pays with. A label, or the first 8 or more characters of an id, will do
 where only one key has them. A change holds for every payment that begins
 afterwards.
 
-Amounts are in USDC; days and months are those of UTC. 'off' is no limit, and
+Amounts are in USDC; hours, days, weeks (from Monday) and months are those of UTC. 'off' is no limit, and
 'default' takes the key's own limit away, so that the shipped or configured
 default holds again. A list is replaced as a whole, unless the flag begins with
 --add: that keeps what is in it.
@@ -52,7 +53,7 @@ first, and --for off ends it. Changes without --for change what holds afterwards
 the raise stays.
 
 --host and --task name limits of a part of what the key spends, beside the key's
-own: max, daily and monthly, each with an amount, off or default. All tasks that
+own: max, hourly, daily, weekly and monthly, each with an amount, off or default. All tasks that
 have none of their own, and requests without a task, share those of the task '*'.
 
 Programs read the limits of all keys with 'purser keys --json'. --json here sets all limits
@@ -69,7 +70,9 @@ type limitFlag struct {
 
 var limitFlags = []limitFlag{
 	{"max-payment", "max_payment", "most that one payment may cost: USDC, off or default", readCap, true},
+	{"hourly-budget", "hourly_budget", "most that may be spent in an hour by the clock: USDC, off or default", readCap, true},
 	{"daily-budget", "daily_budget", "most that may be spent in a day: USDC, off or default", readCap, true},
+	{"weekly-budget", "weekly_budget", "most that may be spent in a week from Monday: USDC, off or default", readCap, true},
 	{"monthly-budget", "monthly_budget", "most that may be spent in a month: USDC, off or default", readCap, true},
 	{"per-minute", "per_minute", "payments that may begin in a minute: a number, off or default", readCount, true},
 	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount, true},
@@ -322,13 +325,16 @@ func readBudget(text string) (any, error) {
 	if text == byDefault {
 		return nil, nil
 	}
-	members := map[string]string{"max": "max_payment", "daily": "daily_budget", "monthly": "monthly_budget"}
+	members := map[string]string{"max": "max_payment"}
+	for _, p := range policy.Periods {
+		members[p.Word()] = p.Word() + "_budget"
+	}
 	budget := map[string]any{}
 	for limit := range strings.SplitSeq(text, ",") {
 		name, amount, _ := strings.Cut(limit, ":")
 		member, known := members[strings.TrimSpace(name)]
 		if !known {
-			return nil, fmt.Errorf("%q is not max, daily or monthly with an amount, such as daily:2", limit)
+			return nil, fmt.Errorf("%q is not max, hourly, daily, weekly or monthly with an amount, such as daily:2", limit)
 		}
 		if _, twice := budget[member]; twice {
 			return nil, fmt.Errorf("%s is there twice", name)

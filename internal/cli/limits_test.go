@@ -101,7 +101,7 @@ func TestLimitsPatch(t *testing.T) {
 		{"--host", "a.example"},
 		{"--host", "=daily:1"},
 		{"--host", "a="},
-		{"--host", "a=weekly:1"},
+		{"--host", "a=yearly:1"},
 		{"--host", "a=daily"},
 		{"--host", "a=daily:1,daily:2"},
 		{"--host", "a=daily:1", "--host", "a=max:1"},

@@ -104,6 +104,8 @@ func more(p policy.Policy) (all []string) {
 		}
 	}
 	add("raised", p.Raise != nil)
+	add("hourly", p.HourlyBudget.Max() != nil)
+	add("weekly", p.WeeklyBudget.Max() != nil)
 	add("hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0)
 	add("payees", len(p.AllowPayees)+len(p.DenyPayees) > 0)
 	add("tasks", len(p.Tasks) > 0)
@@ -161,7 +163,8 @@ func writeKey(t *table, k adminapi.Key) {
 
 // raiseText tells what is raised and until when.
 func raiseText(r policy.Raise) string {
-	list := caps(r.MaxPayment, r.DailyBudget, r.MonthlyBudget)
+	raised := policy.Policy{Raise: &r}.At(r.Until.Add(-1))
+	list := caps(raised.Whole())
 	for _, n := range []struct {
 		name  string
 		value *int
@@ -187,7 +190,9 @@ type limitRow struct {
 func limitRows(policies []policy.Policy) []limitRow {
 	rows := []limitRow{
 		{"max payment", func(p policy.Policy) string { return inUSDC(p.MaxPayment) }, true},
+		{"hourly budget", func(p policy.Policy) string { return inUSDC(p.HourlyBudget) }, false},
 		{"daily budget", func(p policy.Policy) string { return inUSDC(p.DailyBudget) }, true},
+		{"weekly budget", func(p policy.Policy) string { return inUSDC(p.WeeklyBudget) }, false},
 		{"monthly budget", func(p policy.Policy) string { return inUSDC(p.MonthlyBudget) }, true},
 		{"per minute", func(p policy.Policy) string { return counted(p.PerMinute) }, true},
 		{"price guard", func(p policy.Policy) string { return counted(p.PriceGuard) }, true},
@@ -211,7 +216,7 @@ func limitRows(policies []policy.Policy) []limitRow {
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			rows = append(rows, limitRow{kind + " " + name, func(p policy.Policy) string {
 				b := of(p)[name]
-				return orDash(strings.Join(caps(b.MaxPayment, b.DailyBudget, b.MonthlyBudget), ","))
+				return orDash(strings.Join(caps(b), ","))
 			}, false})
 		}
 	}
@@ -221,11 +226,15 @@ func limitRows(policies []policy.Policy) []limitRow {
 }
 
 // caps names the amounts of a budget in the form of the flags.
-func caps(most, daily, monthly *policy.Cap) (all []string) {
-	for i, limit := range []*policy.Cap{most, daily, monthly} {
+func caps(b policy.Budget) (all []string) {
+	add := func(name string, limit *policy.Cap) {
 		if limit != nil {
-			all = append(all, []string{"max:", "daily:", "monthly:"}[i]+inUSDC(limit))
+			all = append(all, name+":"+inUSDC(limit))
 		}
+	}
+	add("max", b.MaxPayment)
+	for _, p := range policy.Periods {
+		add(p.Word(), *b.Of(p))
 	}
 	return all
 }

@@ -109,9 +109,11 @@ func limitText(l adminapi.Limit) string {
 	if l.Spent == "" {
 		return fmt.Sprintf("limit of one payment%s: %s USDC", of, units(l.Limit))
 	}
-	name, window := "daily", "of that day"
-	if strings.HasSuffix(l.Rule, "monthly-budget") {
-		name, window = "monthly", "of that month"
+	name, window := "", ""
+	for _, p := range policy.Periods {
+		if strings.HasSuffix(l.Rule, p.Rule()) {
+			name, window = p.Word(), "of that "+p.Noun()
+		}
 	}
 	return fmt.Sprintf("%s budget%s: %s USDC, %s of it used and %s left %s, as it is now", name, of, units(l.Limit), units(l.Spent), units(l.Left), window)
 }
@@ -154,11 +156,11 @@ func reservationText(s adminapi.Story, r adminapi.Reservation) string {
 	switch kind {
 	case "hold":
 		what = amount + " of the wallet"
-	case "day":
+	case "day", "hour":
 		what = amount + " of the key's spending, " + day
-	case "task-day":
+	case "task-day", "task-hour":
 		what = amount + " of the task's spending, " + day
-	case "site-day":
+	case "site-day", "site-hour":
 		what = amount + " of the host's spending, " + day
 	case "place":
 		what = r.Amount + " payment of the plan, " + day

@@ -118,9 +118,19 @@ func All() []Reason {
 			Operator:  "`purser limits KEY --max-payment …` raises the limit",
 		},
 		{
+			Word: "hourly-budget", Group: Policy, Why: "the key's budget of the hour would be passed; open payments have taken their part",
+			Developer: "repeat the request in the next hour by the clock; `Retry-After` says when",
+			Operator:  "wait, or `purser limits KEY --hourly-budget …`",
+		},
+		{
 			Word: "daily-budget", Group: Policy, Why: "the key's budget of the day would be passed; open payments have taken their part",
 			Developer: "repeat the request on the next day (UTC); `Retry-After` says when",
 			Operator:  "wait, or `purser limits KEY --daily-budget …`",
+		},
+		{
+			Word: "weekly-budget", Group: Policy, Why: "the key's budget of the week would be passed; open payments have taken their part",
+			Developer: "repeat the request in the next week (from Monday, UTC); `Retry-After` says when",
+			Operator:  "wait, or `purser limits KEY --weekly-budget …`",
 		},
 		{
 			Word: "monthly-budget", Group: Policy, Why: "the key's budget of the month would be passed; open payments have taken their part",
@@ -133,9 +143,19 @@ func All() []Reason {
 			Operator:  "`purser limits KEY --host 'HOST=max:…'` raises the limit",
 		},
 		{
+			Word: "host-hourly-budget", Group: Policy, Why: "the hour's budget for this host, or its pattern, would be passed",
+			Developer: "repeat the request in the next hour by the clock",
+			Operator:  "wait, or `purser limits KEY --host 'HOST=hourly:…'`",
+		},
+		{
 			Word: "host-daily-budget", Group: Policy, Why: "the day's budget for this host, or its pattern, would be passed",
 			Developer: "repeat the request on the next day (UTC)",
 			Operator:  "wait, or `purser limits KEY --host 'HOST=daily:…'`",
+		},
+		{
+			Word: "host-weekly-budget", Group: Policy, Why: "the week's budget for this host, or its pattern, would be passed",
+			Developer: "repeat the request in the next week (from Monday, UTC)",
+			Operator:  "wait, or `purser limits KEY --host 'HOST=weekly:…'`",
 		},
 		{
 			Word: "host-monthly-budget", Group: Policy, Why: "the month's budget for this host, or its pattern, would be passed",
@@ -148,9 +168,19 @@ func All() []Reason {
 			Operator:  "`purser limits KEY --task 'TASK=max:…'` raises the limit",
 		},
 		{
+			Word: "task-hourly-budget", Group: Policy, Why: "the hour's budget of this task would be passed; `*` is that of all tasks without their own",
+			Developer: "repeat the request in the next hour by the clock",
+			Operator:  "wait, or `purser limits KEY --task 'TASK=hourly:…'`",
+		},
+		{
 			Word: "task-daily-budget", Group: Policy, Why: "the day's budget of this task would be passed; `*` is that of all tasks without their own",
 			Developer: "repeat the request on the next day (UTC)",
 			Operator:  "wait, or `purser limits KEY --task 'TASK=daily:…'`",
+		},
+		{
+			Word: "task-weekly-budget", Group: Policy, Why: "the week's budget of this task would be passed; `*` is that of all tasks without their own",
+			Developer: "repeat the request in the next week (from Monday, UTC)",
+			Operator:  "wait, or `purser limits KEY --task 'TASK=weekly:…'`",
 		},
 		{
 			Word: "task-monthly-budget", Group: Policy, Why: "the month's budget of this task would be passed; `*` is that of all tasks without their own",

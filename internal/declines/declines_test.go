@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -101,7 +102,9 @@ func TestEveryReason(t *testing.T) {
 		}
 	}
 	for _, part := range []string{"", "host-", "task-"} { // the budgets of pay/spending.go
-		given[part+"daily-budget"], given[part+"monthly-budget"] = true, true
+		for _, p := range policy.Periods {
+			given[part+p.Rule()] = true
+		}
 	}
 	for _, fault := range []x402.OfferFault{x402.OfferUnreadable, x402.OfferDiffers, x402.OfferForged, x402.OfferExpired} { // pay/choose.go
 		given["offer-"+string(fault)] = true

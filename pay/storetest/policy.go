@@ -339,6 +339,10 @@ var policyTests = map[string]func(*fixture){
 			pol        func(most *policy.Cap) policy.Policy
 		}{
 			{"daily-budget", "new.org", "", 70, func(most *policy.Cap) policy.Policy { return policy.Policy{DailyBudget: most} }},
+			{"weekly-budget", "new.org", "", 140, func(most *policy.Cap) policy.Policy { return policy.Policy{WeeklyBudget: most} }},
+			{"host-weekly-budget", "c.example.com", "", 60, func(most *policy.Cap) policy.Policy {
+				return policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {WeeklyBudget: most}}}
+			}},
 			{"monthly-budget", "new.org", "", 140, func(most *policy.Cap) policy.Policy { return policy.Policy{MonthlyBudget: most} }},
 			{"host-daily-budget", "c.example.com", "", 30, func(most *policy.Cap) policy.Policy {
 				return policy.Policy{Hosts: map[string]policy.Budget{"*.example.com": {DailyBudget: most}}}
@@ -373,6 +377,52 @@ var policyTests = map[string]func(*fixture){
 			f.refusedBy(within(c.have+amount-1), c.rule)
 			f.begin(within(c.have+amount), pay.Created)
 		}
+	},
+	"budgets of an hour": func(f *fixture) {
+		// Hours are counted exactly, for key, site and task, over a crash, and given back as days are.
+		k := f.key()
+		most := func(n uint64) *policy.Cap { return policy.CapOf(money.New(n)) }
+		pol := policy.Policy{
+			HourlyBudget: most(103), Hosts: map[string]policy.Budget{"*.example.com": {HourlyBudget: most(60)}},
+			Tasks: map[string]policy.Budget{"crawl": {HourlyBudget: most(23)}},
+		}
+		spends := func(at time.Time, host, task string, amount uint64) *pay.Begin {
+			b := judged(want(k, at), pol, 0, amount)
+			b.New.RequestURL, b.New.Host, b.New.Task = "https://"+host+"/"+b.New.ID, host, task
+			return b
+		}
+		errs := together(crowd, func(i int) error {
+			_, err := f.Begin(f.ctx, spends(noon, []string{"api.example.com", "other.org"}[i%2], []string{"", "crawl"}[i/2%2], 5))
+			return err
+		})
+		begun := uint64(0)
+		for _, err := range errs {
+			if err == nil {
+				begun += 5
+			}
+		}
+		if begun > 100 || begun < 80 {
+			f.Fatalf("%d were begun", begun)
+		}
+		hour := func(kind, of string) pay.Counter {
+			return pay.Counter(kind + "hour/" + k.ID + "/" + of + "USDC/" + noon.UTC().Format("2006-01-02T15"))
+		}
+		f.counts("the key's hour", hour("", ""), begun)
+		if crawl := must(f.Counter(f.ctx, hour("task-", "crawl/"))); crawl.Cmp(money.New(20)) > 0 {
+			f.Fatalf("%s for the task", crawl)
+		}
+		f.reopen(Opener.Kill)
+		f.counts("the key's hour", hour("", ""), begun)
+		f.refusedBy(spends(noon, "new.org", "", 104-begun), "hourly-budget")
+		p := f.begin(spends(noon, "new.org", "", 103-begun), pay.Created)
+		f.counts("the key's hour", hour("", ""), 103)
+		if n := len(p.Reservations); n < 4 {
+			f.Fatalf("%d reservations", n)
+		}
+		next := noon.Truncate(time.Hour).Add(time.Hour)
+		f.begin(spends(next, "api.example.com", "", 60), pay.Created)
+		f.refusedBy(spends(next, "b.example.com", "", 1), "host-hourly-budget")
+		f.refusedBy(spends(noon, "new.org", "", 1), "hourly-budget") // a clock that was set back finds its hour as it was
 	},
 	"a policy as large as it may be": func(f *fixture) {
 		k := f.key()
