@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
 )
@@ -145,7 +146,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision resolves and checks the configuration. Nothing is opened or created.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.log = ctx, logs.WithPayment(ctx.Slogger())
-	err := checkEnvironment()
+	err := environment.CheckStructural()
 	if err != nil {
 		return err
 	}

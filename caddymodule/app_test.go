@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/internal/vault"
 )
@@ -239,7 +240,7 @@ func TestSecretFile(t *testing.T) {
 	if err != nil || got.key != "pk_fromfile" {
 		t.Errorf("key %q, %v", got.key, err)
 	}
-	if err := os.WriteFile(file, make([]byte, maxSecretFile+1), 0o600); err != nil {
+	if err := os.WriteFile(file, make([]byte, environment.MaxSecret+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&App{KeyFile: file}).resolve(); err == nil || !strings.Contains(err.Error(), "PURSER_KEY_FILE") {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // adapted holds the parts of an adapted configuration that tests look at.
@@ -107,7 +109,7 @@ func TestShippedCaddyfile(t *testing.T) {
 	t.Run("unset", defaults)
 	t.Run("empty", func(t *testing.T) {
 		set(t, func(string) string { return "" })
-		UnsetEmptyVariables() // as the purser binary does; t.Setenv puts them back
+		environment.UnsetEmpty() // as the purser binary does; t.Setenv puts them back
 		defaults(t)
 	})
 	t.Run("set", func(t *testing.T) {
@@ -142,7 +144,7 @@ func TestShippedCaddyfile(t *testing.T) {
 // everywhere.
 func TestShippedCaddyfileEmptyVariables(t *testing.T) {
 	text := shipped(t)
-	for _, name := range structural {
+	for _, name := range environment.Structural {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			t.Setenv("PURSER_ADMIN", "off")

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // The tables of docs/configuration.md are made of what the code says of itself: the comments
@@ -204,7 +206,7 @@ func TestConfigurationReference(t *testing.T) {
 			t.Errorf("%s of %s is in no table", variable, name)
 		}
 	}
-	for _, name := range structural {
+	for _, name := range environment.Structural {
 		if !slices.Contains(shaped, name) {
 			t.Errorf("%s shapes nothing", name)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli"
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // offlineTime bounds the work in a database that no purser has open.
@@ -27,7 +28,7 @@ func offlineKey(parent context.Context) (k cli.FirstKey, err error) {
 	a.ctx, done = caddy.NewContext(caddy.Context{Context: ctx})
 	defer done()
 	a.log = slog.New(slog.DiscardHandler)
-	if err := checkEnvironment(); err != nil {
+	if err := environment.CheckStructural(); err != nil {
 		return k, err
 	}
 	if a.settings, err = a.resolve(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/program"
 )
 
@@ -58,5 +59,5 @@ func init() {
 
 	program.Register(line)
 	// For main functions that do not call it themselves, such as those that xcaddy writes.
-	cobra.OnInitialize(UnsetEmptyVariables)
+	cobra.OnInitialize(environment.UnsetEmpty)
 }

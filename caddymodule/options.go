@@ -201,8 +201,6 @@ func (o option) sizeOrOff(given string) (int64, error) {
 // placeholder is a value that is nothing but one reference.
 var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
 
-const maxSecretFile = environment.MaxSecret
-
 // isReference refuses a secret itself, which clients of GET /config/ would see.
 func (o option) isReference(given string) error {
 	if given == "" || placeholder.MatchString(given) {
@@ -323,13 +321,3 @@ func (o option) addresses(given string) (all []x402.Address, err error) {
 	}
 	return all, nil
 }
-
-// structural are the variables that shape the shipped Caddyfile.
-var structural = environment.Structural
-
-// checkEnvironment refuses structural variables that are set to nothing.
-func checkEnvironment() error { return environment.CheckStructural() }
-
-// UnsetEmptyVariables unsets purser's variables that are set to nothing, as compose files
-// do. A main function calls it before Caddy starts.
-func UnsetEmptyVariables() { environment.UnsetEmpty() }

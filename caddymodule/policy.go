@@ -48,18 +48,15 @@ type PolicyOptions struct {
 // BudgetOptions are limits of money, in USDC, or off. Limits of hosts and tasks have neither
 // variables nor defaults, and hold beside the others.
 type BudgetOptions struct {
-	// MaxPayment is the most that one request may cost. Default: {env.PURSER_MAX_PAYMENT},
-	// else 1.
+	// MaxPayment is the most that one request may cost. Default: {env.PURSER_MAX_PAYMENT}, else 1.
 	MaxPayment string `json:"max_payment,omitempty"`
 	// HourlyBudget is the most that one key may spend per hour by the clock. Default: {env.PURSER_HOURLY_BUDGET}, else off.
 	HourlyBudget string `json:"hourly_budget,omitempty"`
-	// DailyBudget is the most that one key may spend per day. Default:
-	// {env.PURSER_DAILY_BUDGET}, else 10.
+	// DailyBudget is the most that one key may spend per day. Default: {env.PURSER_DAILY_BUDGET}, else 10.
 	DailyBudget string `json:"daily_budget,omitempty"`
 	// WeeklyBudget is the most that one key may spend per week from Monday. Default: {env.PURSER_WEEKLY_BUDGET}, else off.
 	WeeklyBudget string `json:"weekly_budget,omitempty"`
-	// MonthlyBudget is the most that one key may spend per calendar month. Default:
-	// {env.PURSER_MONTHLY_BUDGET}, else off.
+	// MonthlyBudget is the most that one key may spend per calendar month. Default: {env.PURSER_MONTHLY_BUDGET}, else off.
 	MonthlyBudget string `json:"monthly_budget,omitempty"`
 }
 

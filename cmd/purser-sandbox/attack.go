@@ -186,7 +186,7 @@ func (f *attackFlags) configuration(ctx context.Context, log io.Writer, program,
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	caddymodule.AsPurser()
-	caddymodule.UnsetEmptyVariables()
+	environment.UnsetEmpty()
 	files := f.envFiles
 	if len(files) == 0 {
 		if files, err = environment.Beside(file); err != nil {

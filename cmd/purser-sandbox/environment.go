@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/caddymodule"
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // heeded lists the variables that change purser's behaviour, but not the place of its money, keys
@@ -21,7 +22,7 @@ var heeded = []string{
 // over a real key, database or facilitator.
 func keepEnvironment(log io.Writer) {
 	caddymodule.AsPurser()
-	caddymodule.UnsetEmptyVariables()
+	environment.UnsetEmpty()
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, "PURSER_") || slices.Contains(heeded, name) {

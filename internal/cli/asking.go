@@ -149,7 +149,7 @@ func show[T any](w io.Writer, form jsonForm, v T, print func(*table, T)) error {
 	if form.on {
 		object, err := plainjson.Marshal(v)
 		if err == nil {
-			object, err = of[T](form, object)
+			object, err = chosen[T](form, object)
 		}
 		var text bytes.Buffer
 		if err == nil {

@@ -53,9 +53,9 @@ func (f *jsonForm) Set(text string) error {
 	return nil
 }
 
-// of returns the chosen members of an object, which is the JSON of a T, in the order of the flag. One that the object
-// does not have is null.
-func of[T any](f jsonForm, object []byte) ([]byte, error) {
+// chosen returns the members that were asked for of an object, which is the JSON of a T, in the order of the flag. A member
+// that the object does not have is null.
+func chosen[T any](f jsonForm, object []byte) ([]byte, error) {
 	if len(f.fields) == 0 {
 		return object, nil
 	}

@@ -28,7 +28,7 @@ func TestJSONFields(t *testing.T) {
 		err := form.Set(flag)
 		var got []byte
 		if err == nil {
-			got, err = of[adminapi.Key](form, row)
+			got, err = chosen[adminapi.Key](form, row)
 		}
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), want) {

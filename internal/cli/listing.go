@@ -94,7 +94,7 @@ func (l listing[T]) print(a *asking) error {
 			if l.each != nil {
 				l.each(v)
 			}
-			if text, err = of[T](a.json, text); err != nil {
+			if text, err = chosen[T](a.json, text); err != nil {
 				return err
 			}
 			out.row(cells(text, v)...)

@@ -182,7 +182,7 @@ func (l *tailLines) print(events []adminapi.TailEvent) error {
 	for _, e := range events {
 		text, err := plainjson.Marshal(e)
 		if err == nil {
-			text, err = of[adminapi.TailEvent](l.json, text)
+			text, err = chosen[adminapi.TailEvent](l.json, text)
 		}
 		if err != nil {
 			return err
