@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
+// The rules that refuse a payment because its key, or everything, is paused, or its host for its key.
 const (
-	// RulePaused names the rule that refuses a payment because its key, or everything, is paused, and RuleHostPaused
-	// that of a host which is paused for its key.
 	RulePaused     = "paused"
 	RuleHostPaused = "host-paused"
 )
