@@ -210,6 +210,7 @@ func New(o Options) (*Payer, error) {
 		proving:  newProving(),
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:      newTelling(),
+		uses:         newUseLog(),
 		resemblances: perclient.NewMemory[string, resemblance](maxSuspicions),
 		calls:        cmp.Or(o.Calls, NewCalls()),
 		waits:        newWaits(),

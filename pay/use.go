@@ -3,9 +3,11 @@ package pay
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/policy"
 )
 
@@ -14,7 +16,7 @@ const (
 	UseEvery = 10 * time.Minute
 	// useTime bounds the write.
 	useTime = 5 * time.Second
-	// maxUses bounds the keys and doors whose last write is remembered. Above it, no other use is written.
+	// maxUses bounds the keys and doors whose last write is remembered.
 	maxUses = 50_000
 )
 
@@ -38,35 +40,23 @@ func (u Use) Apply(k Key) (Key, bool, error) {
 	return k, true, nil
 }
 
-// useLog remembers which uses were written.
-type useLog struct {
-	mu      sync.Mutex
-	written map[useOf]time.Time
-}
-
 type useOf struct {
 	keyID string
 	door  policy.Door
 }
 
+// useLog remembers which uses were written, as far as it has room. What it forgets is written again, and changes nothing.
+type useLog struct{ written *lru.Cache[useOf, time.Time] }
+
+func newUseLog() useLog { return useLog{perclient.NewCache[useOf, time.Time](maxUses)} }
+
 // due reports whether a use is to be written, and remembers that it is.
-func (l *useLog) due(u Use) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l useLog) due(u Use) bool {
 	of := useOf{u.KeyID, u.Door}
-	if last, known := l.written[of]; known && u.At.Sub(last) < UseEvery {
+	if last, known := l.written.Get(of); known && u.At.Sub(last) < UseEvery {
 		return false
 	}
-	if len(l.written) >= maxUses {
-		maps.DeleteFunc(l.written, func(_ useOf, last time.Time) bool { return u.At.Sub(last) >= UseEvery })
-	}
-	if l.written == nil {
-		l.written = map[useOf]time.Time{}
-	}
-	if len(l.written) >= maxUses {
-		return false
-	}
-	l.written[of] = u.At
+	l.written.Add(of, u.At)
 	return true
 }
 

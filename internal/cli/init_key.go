@@ -89,6 +89,9 @@ Then, in another terminal, in this folder:
 
 The last one prints a link that signs you in to the dashboard, which shows the same.
 `, paid)
+	if lines := env.project(ctx); len(lines) > 0 {
+		fmt.Fprintf(&b, "\nYour project:\n\n    %s\n", strings.Join(lines, "\n    "))
+	}
 	if told[hostsFlag] == hostsAsk {
 		b.WriteString("\nThe first payment to each new host waits until you approve it: purser approvals.\n" +
 			"That is require_approval_new_hosts in the " + initCaddyfile + "; allow_hosts names hosts instead.\n")

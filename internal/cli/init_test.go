@@ -44,3 +44,44 @@ func patiently(want string, run func() clitest.Outcome) clitest.Outcome {
 	}
 	return o
 }
+
+// The end of init says what the project of the folder needs: by what its programs are run, and what their libraries want.
+func TestInitReadsTheProject(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files     map[string]string
+		says, not []string
+	}{
+		"nothing": {nil, nil, []string{"Your project"}},
+		"Node": {
+			map[string]string{"package.json": `{"dependencies":{"undici":"6"}}`, "package-lock.json": `{"packages":{"node_modules/undici-types":{},"node_modules/axios":{}}}`},
+			[]string{"here is package-lock.json: purser exec -- node"}, []string{"EnvHttpProxyAgent", "here is package.json"},
+		},
+		"undici": {map[string]string{"yarn.lock": "undici@^6.0.0:\n  version 6\n"}, []string{"here is yarn.lock", "EnvHttpProxyAgent"}, nil},
+		"Python": {
+			map[string]string{"requirements.txt": "requests==2.32\naiohttp>=3.9 # client\n"}, []string{"here is requirements.txt: purser exec -- python", "trust_env=True"}, []string{"urllib3"},
+		},
+		"two": {map[string]string{"go.mod": "module x\n", "pom.xml": "<project/>"}, []string{"here is go.mod", "here is pom.xml", "Authenticator"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range c.files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := initIn(t, dir, "", nil, "--yes")
+			for _, want := range c.says {
+				if !strings.Contains(o.Stdout, want) {
+					t.Errorf("no %q in %s", want, o.Stdout)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(o.Stdout, not) {
+					t.Errorf("%q in %s", not, o.Stdout)
+				}
+			}
+		})
+	}
+}

@@ -170,6 +170,9 @@ func stopKeyCommands(keys *asking) {
 				t.row("key", k.ID)
 				t.row("label", orDash(k.Label))
 				t.row("state", keyStateText(k))
+				if _, paused := k.PausedHosts[body.Host]; body.Host != "" && !paused {
+					t.row("host "+body.Host, "is paid again")
+				}
 				pausedHosts(t, k)
 			})
 		})
