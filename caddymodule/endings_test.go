@@ -40,8 +40,9 @@ for _ in range(8):
 	})
 	for name, s := range sidecars(t, v) {
 		s.global = "local_certs\n\tskip_install_trust\n\tauto_https disable_redirects"
+		s.app += "\n\t\tpause_host_after off" // empty answers count as failures
 		text := replaceOnce(t, s.caddyfile(), "http://:", "https://localhost:")
-		for _, block := range []string{"purser_upstream {", "transport purser {"} { // empty answers count as failures
+		for _, block := range []string{"purser_upstream {", "transport purser {"} {
 			text = strings.Replace(text, block, block+"\n\t\t\tmax_failures off", 1)
 		}
 		mustLoad(t, text)

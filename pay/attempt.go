@@ -121,7 +121,12 @@ func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
 // Failed notes that the paid request has brought nothing, for Finish to record. nil takes it back, because it was sent
 // again.
-func (a *Attempt) Failed(u *Undelivered) { a.failed.Store(u) }
+func (a *Attempt) Failed(u *Undelivered) {
+	if u != nil {
+		u = &Undelivered{Status: u.Status, Repeat: a.Repeats()}
+	}
+	a.failed.Store(u)
+}
 
 // finishOnPanic ends the attempt on a panic: a bug must not leave a lease that is renewed for ever.
 func (a *Attempt) finishOnPanic() {

@@ -8,7 +8,8 @@ import (
 // Undelivered says how a seller answered a paid request without delivering anything: with an error or another 402, or
 // with a body that ended early or was missing.
 type Undelivered struct {
-	Status int // of the answer; 0: none came
+	Status int  // of the answer; 0: none came
+	Repeat bool // the request was sent before; set by [Attempt.Failed]
 }
 
 // firstError is the lowest status of an answer that is an error (RFC 9110, section 15.5).
@@ -20,9 +21,9 @@ func (p *Payment) deliver(was Payment, o Outcome) {
 	switch {
 	case was.Answered && !was.Undelivered:
 	case o.Undelivered != nil:
-		p.Undelivered, p.AnswerStatus = true, o.Undelivered.Status
+		p.Undelivered, p.AnswerStatus, p.Withheld = true, o.Undelivered.Status, p.Withheld || !o.Undelivered.Repeat
 	case o.Answered:
-		p.Undelivered, p.AnswerStatus = false, 0
+		p.Undelivered, p.AnswerStatus, p.Withheld = false, 0, false
 	}
 }
 
@@ -87,7 +88,7 @@ func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
 	p.log.WarnContext(ctx, "payment is paid and not delivered", append(aboutPayment(row), "answer", row.AnswerStatus, "transaction", row.Transaction)...)
 	p.opts.Observer.Undelivered(row)
 	most := p.opts.Failures.ForNothing
-	if most == 0 || row.Host == "" {
+	if most == 0 || row.Host == "" || !row.Withheld {
 		return
 	}
 	nothing, err := p.forNothing(ctx, row, most)
@@ -99,7 +100,8 @@ func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
 	}
 }
 
-// forNothing reports whether the newest settled payments of a payment's key to its host, so many, brought nothing.
+// forNothing reports whether the newest settled payments of a payment's key to its host, so many, brought nothing. Payments
+// for which only a repeat brought nothing are left out.
 func (p *Payer) forNothing(ctx context.Context, row *Payment, most int) (bool, error) {
 	query := OrganizationSpendQuery{Host: row.Host, Limit: most}
 	for range runPages {
@@ -109,11 +111,14 @@ func (p *Payer) forNothing(ctx context.Context, row *Payment, most int) (bool, e
 		}
 		for _, e := range page.Entries {
 			one, err := p.store.Payment(ctx, e.PaymentID)
-			if err != nil || !one.PaidForNothing() {
+			switch {
+			case err != nil || !one.PaidForNothing():
 				return false, err
-			}
-			if most--; most == 0 {
+			case !one.Withheld: // it says nothing of the seller
+			case most == 1:
 				return true, nil
+			default:
+				most--
 			}
 		}
 		if query.Before = page.Next; query.Before == "" {

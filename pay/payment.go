@@ -175,6 +175,9 @@ type Payment struct {
 	// Undelivered: the last paid request got an error, an empty or broken answer, or none: see [Undelivered]. An answer
 	// in full ends it. NotDelivered says whether money is in it.
 	Undelivered bool `json:"Undelivered,omitempty"`
+	// Withheld: the seller saw the payload for the first time with the request that brought nothing. It may be right about
+	// a repeat: what purser, or the way, lost of an earlier answer was delivered.
+	Withheld bool `json:"Withheld,omitempty"`
 	// AnswerStatus holds the HTTP status of the answer that delivered nothing; 0: there was none.
 	AnswerStatus int `json:"AnswerStatus,omitempty"`
 	// Receipted: the seller's receipt was posted by the payment's key.

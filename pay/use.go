@@ -45,7 +45,7 @@ type useOf struct {
 	door  policy.Door
 }
 
-// useLog remembers which uses were written, as far as it has room. What it forgets is written again, and changes nothing.
+// useLog remembers which uses were written, as far as it has room. A use that it forgets is written again, which changes nothing.
 type useLog struct{ written *lru.Cache[useOf, time.Time] }
 
 func newUseLog() useLog { return useLog{perclient.NewCache[useOf, time.Time](maxUses)} }

@@ -17,9 +17,9 @@ const maxManifest = 4 << 20
 type ecosystem struct {
 	files []string
 	run   string // how its programs are run behind purser
-	// needs says what these libraries need to be paid for, by their names in the files.
+	// needs lists what these libraries need to be paid for, by their names in the files.
 	needs []libraryNeed
-	// needsAll is what all programs need, "" for nothing.
+	// needsAll says what all programs need; "": nothing.
 	needsAll string
 }
 

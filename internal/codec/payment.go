@@ -287,7 +287,7 @@ func lengthen(short string, ids [3]string) pay.Counter {
 func flags(p *pay.Payment) []*bool {
 	return []*bool{
 		&p.Refused, &p.Doubted, &p.Unresolved, &p.Confirmed, &p.Disputed, &p.Reconciled,
-		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired, &p.Bound, &p.Undelivered,
+		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired, &p.Bound, &p.Undelivered, &p.Withheld,
 	}
 }
 

@@ -21,7 +21,7 @@ var deliveryTests = map[string]func(*fixture){
 		// The money moved, and an error came.
 		stolen, fx, err := f.Record(f.ctx, fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 500))
 		f.must(err)
-		f.same("row", []any{stolen.Labels(), stolen.AnswerStatus, fx.ForNothing}, []any{[]string{"settled", "undelivered"}, 500, true})
+		f.same("row", []any{stolen.Labels(), stolen.AnswerStatus, stolen.Withheld, fx.ForNothing}, []any{[]string{"settled", "undelivered"}, 500, true, true})
 		f.same("stored", f.find(stolen.ID), stolen)
 		// No answer came, and the money may have moved. It has.
 		lost := f.record(fails(f.begin(want(k, noon), pay.Created), pay.Unclear, 0))
@@ -29,6 +29,12 @@ var deliveryTests = map[string]func(*fixture){
 		lost, fx, err = f.Record(f.ctx, outcome(lost, pay.VerdictSettled))
 		f.must(err)
 		f.same("for nothing", []any{lost.Labels(), fx.ForNothing}, []any{[]string{"settled", "undelivered"}, true})
+		// Only a repeat brought nothing: an earlier answer may have been lost on the way.
+		repeat := fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 402)
+		repeat.Undelivered.Repeat = true
+		refused := f.record(repeat)
+		f.same("row", []any{refused.Labels(), refused.Withheld}, []any{[]string{"settled", "undelivered"}, false})
+		f.same("stored", f.find(refused.ID), refused)
 		// It has not.
 		void := again(f.record(fails(f.begin(want(k, noon), pay.Created), pay.Unclear, 402)))
 		f.same("void", f.record(outcome(void, pay.VerdictVoid)).Labels(), []string{"void"})
@@ -40,17 +46,17 @@ var deliveryTests = map[string]func(*fixture){
 		f.same("delivered", []any{late.Labels(), late.AnswerStatus}, []any{[]string{"settled"}, 0})
 		f.same("delivered before", f.record(fails(again(late), pay.Unclear, 402)).Labels(), []string{"settled"})
 		f.reopen(Opener.Kill)
-		marked := []string{lost.ID, stolen.ID}
+		marked := []string{lost.ID, stolen.ID, refused.ID}
 		slices.Sort(marked)
 		slices.Reverse(marked)
 		f.same("of the key", f.list(k, "undelivered", 1), marked)
 		f.same("of all keys", ids(must(f.AllPayments(f.ctx, pay.LabelQuery{Label: "undelivered", Limit: 10}))), marked)
 		f.same("without", len(must(f.AllPayments(f.ctx, pay.LabelQuery{Without: []string{"undelivered"}, Limit: 10}))), 2)
-		f.same("count", must(f.CountOpen(f.ctx, "undelivered")), 2)
+		f.same("count", must(f.CountOpen(f.ctx, "undelivered")), 3)
 		for _, q := range []pay.PaymentFilter{{Label: "undelivered", Limit: 10}, {Label: "undelivered", Limit: 1, All: true}} {
 			f.same("pages", f.pages(q, 9, k), marked)
 			sum := must(f.SumPayments(f.ctx, []string{k.ID}, q))
-			f.same("sum", sum.Count(), 2)
+			f.same("sum", sum.Count(), 3)
 		}
 		f.same("of several keys", ids(must(f.PaymentsOf(f.ctx, []string{k.ID}, "undelivered", 10))), marked)
 	},

@@ -47,7 +47,7 @@ for _ in range(8):
 							needed.Missing(t, "no %s", needs)
 						}
 					}
-					w := way{absolute: absolute}.world(t, func(s *setup) { s.forward.MaxFailures = -1 }) // empty answers count
+					w := way{absolute: absolute}.world(t, func(s *setup) { s.forward.MaxFailures, s.pay.Failures.ForNothing = -1, -1 }) // empty answers count
 					w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 						w.seller.Receipt(rw, n)
 						if size >= 0 {

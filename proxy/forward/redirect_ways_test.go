@@ -317,6 +317,7 @@ func TestPurchasesBesideARedirect(t *testing.T) {
 				if strings.HasPrefix(r.URL.Path, "/x") {
 					http.Redirect(rw, r, "/kept", http.StatusFound)
 				}
+				_, _ = io.WriteString(rw, "goods")
 			}
 			if a := buys("/x"); a.StatusCode != http.StatusFound {
 				t.Fatalf("%d", a.StatusCode)
