@@ -175,7 +175,7 @@ func (w *world) audit(n *node) {
 		case moved && p.State == pay.Settled && !p.Disputed && p.Transaction != m.hash:
 			w.violated("the books name another transaction for order %d, %v: %s, not %s", order, p.Flags(), p.Transaction, m.hash)
 		}
-		if moved {
+		if moved && !p.Withdraws() { // which are no spending
 			booked[p.KeyID] = booked[p.KeyID].AddSaturated(told(p, m))
 		}
 	}
