@@ -49,6 +49,7 @@ func TestEachKindIsToldOnce(t *testing.T) {
 
 	jump := w.customer("jump", rich, policy.Policy{})
 	w.bought(jump, 1, "a")
+	w.settled("jump") // a price counts once the books have the payment
 	w.Seller.Meet(asks(func(q *hostile.Terms) { q.Amount = "31" })...)
 	w.bought(jump, 1, "b")
 	w.Seller.Meet(asks(func(q *hostile.Terms) { q.PayTo = "0x2222222222222222222222222222222222222222" })...)

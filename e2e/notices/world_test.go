@@ -120,6 +120,20 @@ func (w *world) bought(c *hostile.Customer, order uint64, key string) {
 	}
 }
 
+// settled waits until the books have settled a payment of a key.
+func (w *world) settled(label string) {
+	w.Helper()
+	var now *process.Clock
+	now.Until(w.T, patience, func() string {
+		var page struct{ Payments []adminapi.Payment }
+		w.admin("GET", "/purser/payments?state=settled&key="+label, nil, &page)
+		if len(page.Payments) > 0 {
+			return ""
+		}
+		return "no settled payment of " + label
+	})
+}
+
 // events lists all notices, oldest first.
 func (w *world) events() []adminapi.Notice {
 	w.Helper()
