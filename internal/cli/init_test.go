@@ -55,7 +55,8 @@ func TestInitReadsTheProject(t *testing.T) {
 		"nothing": {nil, nil, []string{"Your project"}},
 		"Node": {
 			map[string]string{"package.json": `{"dependencies":{"undici":"6"}}`, "package-lock.json": `{"packages":{"node_modules/undici-types":{},"node_modules/axios":{}}}`},
-			[]string{"here is package-lock.json: purser exec -- node"}, []string{"EnvHttpProxyAgent", "here is package.json"},
+			[]string{"here is package-lock.json: purser exec -- node"},
+			[]string{"EnvHttpProxyAgent", "here is package.json"},
 		},
 		"undici": {map[string]string{"yarn.lock": "undici@^6.0.0:\n  version 6\n"}, []string{"here is yarn.lock", "EnvHttpProxyAgent"}, nil},
 		"Python": {
