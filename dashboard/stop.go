@@ -57,7 +57,10 @@ func (d *dashboard) stopKey(do pay.Stop, say said) view {
 		if do == pay.StopPause {
 			reason = strings.TrimSpace(r.PostForm.Get("reason"))
 		}
-		host, what := r.PostForm.Get("host"), say
+		host, what := "", say
+		if do == pay.StopResume {
+			host = r.PostForm.Get("host")
+		}
 		if host != "" {
 			what = saidHostResumed
 		}

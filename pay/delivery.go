@@ -96,7 +96,7 @@ func (p *Payer) sawForNothing(ctx context.Context, row *Payment, fx Effects) {
 		err = p.pauseHost(ctx, row, most)
 	}
 	if err != nil { // the next such payment does it
-		p.log.WarnContext(ctx, "whether the host is to be paused is not known", "key", row.KeyID, "host", row.Host, "error", err)
+		p.log.WarnContext(ctx, "host not paused for a key that pays it for nothing", "key", row.KeyID, "host", row.Host, "error", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (p *Payer) pauseHost(ctx context.Context, row *Payment, after int) error {
 		return fmt.Errorf("pausing host %s for key %s: %w", row.Host, row.KeyID, err)
 	}
 	if k.PausedHosts[row.Host] != pause {
-		return nil // a person has paused it
+		return nil // it was paused before
 	}
 	p.log.WarnContext(ctx, "host paused for a key", "key", row.KeyID, "host", row.Host, "reason", pause.Reason)
 	if p.opts.Telling.On {

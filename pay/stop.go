@@ -93,13 +93,14 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 func (s KeyStop) applyHost(k Key) (Key, bool, error) {
 	was, paused := k.PausedHosts[s.Host]
 	operators := paused && was.By.Kind == ActorOperator && s.By.Kind != ActorOperator
-	hosts := maps.Clone(k.PausedHosts) // the one of before may be in use
+	again := paused && s.By.Kind == ActorPurser // several payments under way find out at once
+	hosts := maps.Clone(k.PausedHosts)          // the one of before may be in use
 	switch {
 	case k.Revoked():
 		return k, false, ErrKeyRevoked
 	case s.Do == StopResume && operators && s.By.Kind == ActorAccount:
 		return k, false, ErrPausedByOperator
-	case s.Do == StopResume && !paused, s.Do == StopPause && operators:
+	case s.Do == StopResume && !paused, s.Do == StopPause && (operators || again):
 		return k, false, nil
 	case s.Do == StopResume:
 		delete(hosts, s.Host)

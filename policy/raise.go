@@ -29,7 +29,7 @@ func (r *Raise) limits() Policy {
 	}
 }
 
-// At returns the policy that is in force at a time. It has the Raise that holds then, or none. The result shares lists and
+// At returns the policy that is in force at a time. It has the Raise that holds then, or none. The result may share lists and
 // maps.
 func (pol Policy) At(at time.Time) Policy {
 	r := pol.Raise
@@ -37,18 +37,8 @@ func (pol Policy) At(at time.Time) Policy {
 		pol.Raise = nil
 		return pol
 	}
-	raised := r.limits()
-	setUnset(&raised.MaxPayment, pol.MaxPayment)
-	setUnset(&raised.HourlyBudget, pol.HourlyBudget)
-	setUnset(&raised.DailyBudget, pol.DailyBudget)
-	setUnset(&raised.WeeklyBudget, pol.WeeklyBudget)
-	setUnset(&raised.MonthlyBudget, pol.MonthlyBudget)
-	setUnset(&raised.PerMinute, pol.PerMinute)
-	setUnset(&raised.PriceGuard, pol.PriceGuard)
-	setUnset(&raised.RequireApprovalAbove, pol.RequireApprovalAbove)
-	pol.MaxPayment, pol.HourlyBudget, pol.DailyBudget = raised.MaxPayment, raised.HourlyBudget, raised.DailyBudget
-	pol.WeeklyBudget, pol.MonthlyBudget = raised.WeeklyBudget, raised.MonthlyBudget
-	pol.PerMinute, pol.PriceGuard, pol.RequireApprovalAbove = raised.PerMinute, raised.PriceGuard, raised.RequireApprovalAbove
+	pol = r.limits().Or(pol)
+	pol.Raise = r
 	return pol
 }
 

@@ -15,9 +15,6 @@ import (
 // A key gets another secret while its programs run. Both work until the overlap ends, by purser's clock.
 func TestReissueWithAnOverlap(t *testing.T) {
 	t.Parallel()
-	if process.Failpoints == "" {
-		t.Skip("set PURSER_FAILPOINTS_BIN")
-	}
 	clock := process.NewClock(t)
 	money, err := sandbox.Start(t.Context(), sandbox.Options{Now: clock.Now})
 	process.CloseAtEnd(t, money, err)

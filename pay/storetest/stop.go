@@ -96,6 +96,9 @@ var stopTests = map[string]func(*fixture){
 		itself := of(pay.StopPause, pay.Actor{Kind: pay.ActorPurser})
 		paused := must(f.StopKey(f.ctx, k.ID, itself))
 		same(paused, 1, map[string]pay.Pause{host: {At: noon, Reason: "why", By: itself.By}})
+		later := itself
+		later.At = noon.Add(time.Second)
+		same(must(f.StopKey(f.ctx, k.ID, later)), 1, paused.PausedHosts) // it is told once
 		_, err := f.Begin(f.ctx, judgedBy(want(k, noon), k))
 		f.fails(err, pay.ErrPolicyChanged)
 		refused := judgedBy(want(k, noon), paused)
