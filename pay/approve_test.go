@@ -3,7 +3,6 @@ package pay_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/core/types"
 
@@ -13,7 +12,7 @@ import (
 )
 
 func (w *world) approve(amount uint64) (treasury.AllowanceChange, error) {
-	ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond) // for what comes into no block
+	ctx, end := w.impatient()
 	defer end()
 	return treasury.Of(w.payer).Allow(ctx, treasury.AllowanceOrder{Wallet: w.store.wallet(), Amount: money.New(amount)})
 }

@@ -42,6 +42,8 @@ type pool struct {
 	allowed  money.Amount // to Permit2
 	sent     []*types.Transaction
 	seen     func(*types.Transaction)
+	awaited  string // the hash of the last transaction of the present order
+	patience func() // ends the order once it has asked for a transaction that comes into no block
 }
 
 func (c *pool) AccountState(context.Context, x402.Network, x402.Address) (treasury.AccountState, error) {
@@ -104,7 +106,7 @@ func (c *pool) Send(_ context.Context, _ x402.Network, s treasury.SignedTransact
 	case t.Nonce() < uint64(len(c.mined))+c.others && !c.mined[s.Hash]:
 		return &treasury.RejectedError{Reason: "nonce too low"}
 	}
-	c.sent = append(c.sent, &t)
+	c.sent, c.awaited = append(c.sent, &t), s.Hash
 	if c.waiting[t.Nonce()] = &t; !c.full {
 		c.mine()
 	}
@@ -153,6 +155,9 @@ func (c *pool) Mined(_ context.Context, _ x402.Network, hash string) (*treasury.
 	defer c.at.Unlock()
 	ok, mined := c.mined[hash]
 	if !mined {
+		if hash == c.awaited && c.patience != nil {
+			c.patience()
+		}
 		return nil, nil
 	}
 	return &treasury.MinedTransaction{OK: ok, Cost: money.New(60_000)}, nil
@@ -206,8 +211,17 @@ func newPool(t testing.TB, change func(*pay.Options)) (*world, *pool) {
 	return w, c
 }
 
+// impatient returns the context of an order, which ends when the order waits for what comes into no block.
+func (w *world) impatient() (context.Context, context.CancelFunc) {
+	ctx, end := context.WithTimeout(context.Background(), time.Minute)
+	if c, is := w.payer.Options().Chain.(*pool); is {
+		c.set(func() { c.awaited, c.patience = "", end })
+	}
+	return ctx, end
+}
+
 func (w *world) cancel(id string) ([]treasury.Cancellation, error) {
-	ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond) // for what comes into no block
+	ctx, end := w.impatient()
 	defer end()
 	return treasury.Of(w.payer).Cancel(ctx, treasury.Cancel{Wallet: w.store.wallet(), PaymentID: id})
 }

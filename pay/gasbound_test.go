@@ -55,7 +55,7 @@ func TestTransactionsKeepAgreedPrices(t *testing.T) {
 	plan := must(treasury.Of(w.payer).PlanCancel(context.Background(), treasury.Cancel{Wallet: w.store.wallet()}))
 	order := treasury.Cancel{Wallet: w.store.wallet(), PaymentID: p.ID, MaxFee: &plan.Cost.MaxFee}
 	cancel := func() error {
-		ctx, end := context.WithTimeout(t.Context(), 100*1e6) // it comes into no block
+		ctx, end := w.impatient()
 		defer end()
 		_, err := treasury.Of(w.payer).Cancel(ctx, order)
 		return err
