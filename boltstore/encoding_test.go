@@ -39,7 +39,7 @@ func everyStoredValue() map[string]any {
 	sig := x402.Signature{0x51, 64: 0x1b}
 	attempts, yes := 5, true
 	budget := func(n uint64) policy.Budget {
-		return policy.Budget{MaxPayment: policy.CapOf(money.New(n)), HourlyBudget: policy.CapOf(money.New(n + 2)), WeeklyBudget: policy.CapOf(money.New(n + 3)), DailyBudget: policy.CapOf(money.New(n + 1)), MonthlyBudget: policy.NoCap()}
+		return policy.Budget{MaxPayment: policy.CapOf(money.New(n)), HourlyBudget: policy.CapOf(money.New(n + 2)), WeeklyBudget: policy.CapOf(money.New(n + 3)), DailyBudget: policy.CapOf(money.New(n + 1)), MonthlyBudget: policy.NoCap(), Total: &policy.Total{Amount: seven, Begin: second(60), Until: second(600), Restart: true}}
 	}
 	block := Block{Network: "base", Genesis: "0x9e", Number: 3, Hash: "0x4a", Time: second(30)}
 	accepted := pay.Acceptance{At: second(40), By: "olga"}

@@ -126,9 +126,10 @@ var (
 
 // schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores of a higher number, or
 // one below oldestSchema, are refused: see checkSchema. 11 has label sets of two bytes in the index of labels, where 10
-// had one. 12 has policies with budgets of hours and weeks, which an older purser would pass. A store of 10 or 11 is one
-// of 12, and gets its number when it is opened.
-const schema, oldestSchema = 12, 10
+// had one. 12 has policies with budgets of hours and weeks, which an older purser would pass. 13 has totals of tasks
+// and keys with a parent, which an older purser would pass, too. A store of 10 to 12 is one of 13, and gets its number
+// when it is opened.
+const schema, oldestSchema = 13, 10
 
 // checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
 func checkSchema(meta *bbolt.Bucket) error {

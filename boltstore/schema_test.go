@@ -17,8 +17,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// fixture is of this schema, and olderFixture and middleFixture are of those that are read, too.
-const fixture, olderFixture, middleFixture = "testdata/store.db.gz", "testdata/store-10.db.gz", "testdata/store-11.db.gz"
+// fixture is of this schema, and the others are of those that are read, too.
+const fixture, fixture10, fixture11, fixture12 = "testdata/store.db.gz", "testdata/store-10.db.gz", "testdata/store-11.db.gz", "testdata/store-12.db.gz"
 
 var update = flag.Bool("update", false, "write "+fixture+" anew, for a schema that was raised")
 
@@ -31,7 +31,7 @@ func TestSchema(t *testing.T) {
 	if *update {
 		writeFixture(t)
 	}
-	for file, number := range map[string]int{fixture: schema, olderFixture: oldestSchema, middleFixture: 11} {
+	for file, number := range map[string]int{fixture: schema, fixture10: oldestSchema, fixture11: 11, fixture12: 12} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			findEverything(t, file, number)

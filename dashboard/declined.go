@@ -210,6 +210,8 @@ func adviceOn(d pay.Declined, keyName string) (text, path string) {
 		}
 	}
 	switch d.Reason {
+	case pay.RuleTaskTotal, pay.RuleTaskEnded:
+		return "Change the limits for this task" + of, limits
 	case "per-payment":
 		return "Raise the limit for one payment" + of, limits
 	case "host-per-payment":

@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/limits"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -240,6 +242,13 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if p.Bars, err = d.barsOf(r.Context(), v, k); err != nil {
 		return answer{}, err
 	}
+	totals, err := limits.Totals(r.Context(), d.Payer, k)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, t := range totals {
+		p.Limits = append(p.Limits, limit{"Task " + t.Of, totalText(t, v.now)})
+	}
 	quota, err := d.Payer.Quota(r.Context(), k)
 	if err != nil {
 		return answer{}, err
@@ -356,6 +365,18 @@ func (d *dashboard) limits(k pay.Key) []limit {
 		list = append(list, limit{"Own budgets", count(len(pol.Hosts)) + " hosts, " + count(len(pol.Tasks)) + " tasks"})
 	}
 	return slices.DeleteFunc(list, func(l limit) bool { return l.Text == "" })
+}
+
+// totalText tells what is left of a task's total, and until when.
+func totalText(u limits.Use, now time.Time) string {
+	text := amountOf(*u.Left, false, currency).String() + " left of " + amountOf(u.Limit, false, currency).String() + " since " + pay.Moment(u.Total.Begin)
+	switch {
+	case u.Total.Ended(now):
+		return text + ". It ended on " + pay.Moment(u.Total.Until)
+	case !u.Total.Until.IsZero():
+		return text + ", until " + pay.Moment(u.Total.Until)
+	}
+	return text
 }
 
 func capText(c *policy.Cap, before, after string) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
@@ -23,8 +24,9 @@ type limitField struct {
 	none        string // says what holds while it is set nowhere
 	unit        string // behind a number
 	choices     []choice
-	column      string // heads the names of parts
-	more        bool   // shown in the second part of the editor
+	column      string   // heads the names of parts
+	parts       []string // names the limits of a part, in the order in which they are typed behind its name
+	more        bool     // shown in the second part of the editor
 	// text returns the values of a policy as they are typed; none: it is not set.
 	text func(policy.Policy) []string
 	// read sets typed values, of which there is at least one.
@@ -95,8 +97,8 @@ func limitFields() []limitField {
 		payeesField("deny_payees", "Never these payees", "Addresses, one a line. Those of the configuration are denied as well.", "none", func(p *policy.Policy) *[]x402.Address { return &p.DenyPayees }),
 		hostsField("sign_in_hosts", "Hosts to sign in to", "One a line. The key's wallet signs in there instead of paying again for what it has bought.", "none", func(p *policy.Policy) *[]string { return &p.SignInHosts }),
 		payeesField("offer_signers", "Signers of offers", "Addresses, one a line, that sign offers for sellers who are paid at another address.", "none", func(p *policy.Policy) *[]x402.Address { return &p.OfferSigners }),
-		partsField("hosts", "Budgets of hosts", "Limits for payments to a host, beside those above. The pattern that fits best counts.", "Host", func(p *policy.Policy) *map[string]policy.Budget { return &p.Hosts }),
-		partsField("tasks", "Budgets of tasks", "Limits for payments of a task. The task * is for all that have none of their own, and for requests without a task.", "Task", func(p *policy.Policy) *map[string]policy.Budget { return &p.Tasks }),
+		partsField("hosts", "Budgets of hosts", "Limits for payments to a host, beside those above. The pattern that fits best counts.", "Host", partLimits, func(p *policy.Policy) *map[string]policy.Budget { return &p.Hosts }),
+		partsField("tasks", "Budgets of tasks", "Limits for payments of a task. The task * is for all that have none of their own, and for requests without a task. What it spends in all is counted from when it is set here.", "Task", taskLimits, func(p *policy.Policy) *map[string]policy.Budget { return &p.Tasks }),
 	}
 }
 
@@ -171,11 +173,21 @@ func payeesField(name, label, hint, none string, at func(*policy.Policy) *[]x402
 	}
 }
 
-// partLimits names the limits of a part, in the order in which they are typed behind its name.
-var partLimits = [...]string{"A payment", "An hour", "A day", "A week", "A month"}
+// partLimits names the limits that all parts may have, in the order in which they are typed.
+var partLimits = []string{"A payment", "An hour", "A day", "A week", "A month"}
 
-// typedPart is the number of values by which a part is typed: its name and its limits.
-const typedPart = 1 + len(partLimits)
+// taskLimits names those of tasks, which end with a total and the task's end.
+var taskLimits = append(slices.Clip(partLimits), "In all", "Until (UTC)")
+
+// rows cuts typed values into parts: each has a name and its limits.
+func (f limitField) rows(typed []string) (rows [][]string) {
+	for row := range slices.Chunk(typed, 1+len(f.parts)) {
+		if len(row) == 1+len(f.parts) && strings.Join(row, "") != "" {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
 
 // capsOf returns where the limits of a part are, in the order of partLimits.
 func capsOf(b *policy.Budget) []**policy.Cap {
@@ -187,9 +199,10 @@ func capsOf(b *policy.Budget) []**policy.Cap {
 }
 
 // partsField is a table of parts with limits of their own.
-func partsField(name, label, hint, column string, at func(*policy.Policy) *map[string]policy.Budget) limitField {
+func partsField(name, label, hint, column string, limits []string, at func(*policy.Policy) *map[string]policy.Budget) limitField {
+	f := limitField{name: name, parts: limits}
 	return limitField{
-		name: name, label: label, hint: hint, kind: "parts", none: "none", column: column, more: true,
+		name: name, label: label, hint: hint, kind: "parts", none: "none", column: column, parts: limits, more: true,
 		text: func(p policy.Policy) (list []string) {
 			for _, part := range slices.Sorted(maps.Keys(*at(&p))) {
 				b := (*at(&p))[part]
@@ -197,15 +210,15 @@ func partsField(name, label, hint, column string, at func(*policy.Policy) *map[s
 				for _, limit := range capsOf(&b) {
 					list = append(list, capTyped(*limit))
 				}
+				if len(limits) > len(partLimits) {
+					list = append(list, totalTyped(b.Total)...)
+				}
 			}
 			return list
 		},
 		read: func(p *policy.Policy, typed []string) error {
 			parts := map[string]policy.Budget{}
-			for row := range slices.Chunk(typed, typedPart) {
-				if len(row) < typedPart || strings.Join(row, "") == "" {
-					continue
-				}
+			for _, row := range f.rows(typed) {
 				if _, twice := parts[row[0]]; twice || row[0] == "" {
 					return fieldError("Every line with a limit needs a name, and no name may stand there twice.")
 				}
@@ -213,6 +226,12 @@ func partsField(name, label, hint, column string, at func(*policy.Policy) *map[s
 				for i, to := range capsOf(&b) {
 					var err error
 					if *to, err = readCap(row[i+1]); err != nil {
+						return fieldError(cut(row[0], 60) + ": " + err.Error())
+					}
+				}
+				if len(limits) > len(partLimits) {
+					var err error
+					if b.Total, err = readTotal(row[1+len(partLimits)], row[2+len(partLimits)]); err != nil {
 						return fieldError(cut(row[0], 60) + ": " + err.Error())
 					}
 				}
@@ -227,6 +246,45 @@ func partsField(name, label, hint, column string, at func(*policy.Policy) *map[s
 			return nil
 		},
 	}
+}
+
+// untilLayout writes and reads the end of a task, in UTC.
+const untilLayout = "2006-01-02 15:04:05"
+
+// totalTyped returns a total as people type it: its amount and its end.
+func totalTyped(t *policy.Total) []string {
+	if t == nil {
+		return []string{"", ""}
+	}
+	amount, until := twoDigits(t.Amount.Format(decimals)), ""
+	if !t.Until.IsZero() {
+		until = strings.TrimSuffix(t.Until.UTC().Format(untilLayout), ":00")
+	}
+	return []string{amount, until}
+}
+
+// readTotal reads a total; nil: nothing is typed.
+func readTotal(amount, until string) (*policy.Total, error) {
+	most, err := readCap(amount)
+	switch {
+	case err != nil:
+		return nil, err
+	case most.Max() == nil && until != "":
+		return nil, fieldError("A task with an end needs an amount that it may spend in all.")
+	case most.Max() == nil:
+		return nil, nil
+	}
+	t := &policy.Total{Amount: *most.Max()}
+	if until == "" {
+		return t, nil
+	}
+	for _, layout := range []string{untilLayout, strings.TrimSuffix(untilLayout, ":05")} {
+		if at, err := time.Parse(layout, strings.TrimSpace(strings.TrimSuffix(until, "UTC"))); err == nil {
+			t.Until = at
+			return t, nil
+		}
+	}
+	return nil, fieldError("Write the end of a task as 2026-12-01 18:00, in UTC.")
 }
 
 // fieldError is a problem of a field, as a sentence for the visitor.
@@ -331,10 +389,16 @@ func (f limitField) says(pol policy.Policy) string {
 		return "no limit"
 	case f.kind == "parts":
 		var parts []string
-		for row := range slices.Chunk(list, typedPart) {
+		for _, row := range f.rows(list) {
 			var limits []string
-			for i, of := range partLimits {
-				of = "a" + of[1:]
+			for i, of := range f.parts {
+				of = strings.ToLower(of[:1]) + of[1:]
+				if i == len(taskLimits)-1 {
+					if row[i+1] != "" {
+						limits = append(limits, "until "+row[i+1]+" UTC")
+					}
+					continue
+				}
 				if row[i+1] == off {
 					limits = append(limits, "no limit for "+of)
 				} else if row[i+1] != "" {

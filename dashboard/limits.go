@@ -76,27 +76,25 @@ func editor(form url.Values, def policy.Policy, wrongs map[string]*wrong, more b
 				e.Choices = append(e.Choices, tickable{c, slices.Contains(typed, c.Value) || c.Value == "" && len(typed) == 0})
 			}
 		case "parts":
-			for row := range slices.Chunk(typed, typedPart) {
-				if len(row) == typedPart && strings.Join(row, "") != "" {
-					e.Parts = append(e.Parts, newPartRow(row, cmp.Or(cut(row[0], maxName), "without a name")))
-				}
+			for _, row := range f.rows(typed) {
+				e.Parts = append(e.Parts, f.partRow(row, cmp.Or(cut(row[0], maxName), "without a name")))
 			}
 			for n := range emptyParts {
-				e.Parts = append(e.Parts, newPartRow(make([]string, typedPart), "in new line "+strconv.Itoa(n+1)))
+				e.Parts = append(e.Parts, f.partRow(make([]string, 1+len(f.parts)), "in new line "+strconv.Itoa(n+1)))
 			}
 			for i := range e.Parts {
 				e.Parts[i].N = i
 			}
-			e.PartLimits = partLimits[:]
+			e.PartLimits = f.parts
 		}
 		list = append(list, e)
 	}
 	return list
 }
 
-func newPartRow(typed []string, whose string) partRow {
+func (f limitField) partRow(typed []string, whose string) partRow {
 	row := partRow{Name: typed[0], Whose: whose}
-	for i, of := range partLimits {
+	for i, of := range f.parts {
 		row.Limits = append(row.Limits, partLimit{of, typed[i+1]})
 	}
 	return row

@@ -126,11 +126,12 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := policy.Budget{MaxPayment: policy.CapOf(money.New(10_000)), DailyBudget: policy.NoCap()}
+	total := policy.Budget{Total: &policy.Total{Amount: money.New(5_000_000), Until: time.Date(2026, 12, 1, 18, 0, 30, 0, time.UTC)}}
 	want := policy.Policy{
 		MaxPayment: policy.CapOf(money.New(10_000)), HourlyBudget: policy.CapOf(money.New(2)), DailyBudget: policy.NoCap(), WeeklyBudget: policy.CapOf(money.New(3)), MonthlyBudget: policy.CapOf(money.New(1)),
 		PerMinute: &n, PriceGuard: &n, RequireApprovalAbove: policy.NoCap(), RequireApprovalNewHosts: new(true), Doors: []policy.Door{policy.DoorProxy, policy.DoorAPI}, AllowHosts: []string{"a.example.com", "*.example.org"},
 		DenyHosts: []string{"b.example.com:8443"}, SignInHosts: []string{"c.example.com"}, AllowPayees: []x402.Address{payee}, DenyPayees: []x402.Address{payee},
-		OfferSigners: []x402.Address{payee}, Hosts: map[string]policy.Budget{"a.example.com": limit}, Tasks: map[string]policy.Budget{"*": limit, "t": limit},
+		OfferSigners: []x402.Address{payee}, Hosts: map[string]policy.Budget{"a.example.com": limit}, Tasks: map[string]policy.Budget{"*": limit, "t": total},
 		Raise: &policy.Raise{Until: w.clock.now().Add(time.Hour), DailyBudget: policy.NoCap()}, // the form keeps it
 	}
 	v := reflect.ValueOf(want)
@@ -139,7 +140,8 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 			t.Errorf("%s is not tested", v.Type().Field(i).Name)
 		}
 	}
-	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &want); err != nil {
+	set, err := w.books.SetPolicy(t.Context(), ada.key.ID, &want)
+	if err != nil {
 		t.Fatal(err)
 	}
 	path := "/dashboard/keys/" + ada.key.ID + "/limits"
@@ -155,8 +157,8 @@ func TestEveryLimitIsInTheEditor(t *testing.T) {
 	ada.do(http.MethodPost, path, form).is(200, "Nothing changes")
 	form.Set("do", "save")
 	ada.do(http.MethodPost, path, form).to("/dashboard/keys/" + ada.key.ID)
-	if k, _ := w.books.Key(t.Context(), ada.key.ID); !reflect.DeepEqual(*k.Policy, want) {
-		t.Errorf("typed back: %+v\nwant %+v", *k.Policy, want)
+	if k, _ := w.books.Key(t.Context(), ada.key.ID); !reflect.DeepEqual(k.Policy, set.Policy) {
+		t.Errorf("typed back: %+v\nwant %+v", *k.Policy, *set.Policy)
 	}
 }
 
@@ -185,7 +187,7 @@ func TestWrongLimits(t *testing.T) {
 		for _, do := range []string{"review", "save"} {
 			fields := []string{"revision", revision, c.field, c.typed, "do", do}
 			if c.field == "tasks" {
-				fields = append(fields, "tasks", "", "tasks", "", "tasks", "", "tasks", "", "tasks", "")
+				fields = append(fields, "tasks", "", "tasks", "", "tasks", "", "tasks", "", "tasks", "", "tasks", "", "tasks", "")
 			}
 			got := ada.post(path, fields...).is(http.StatusUnprocessableEntity, "Nothing was saved", `id="`+c.field+`-wrong"`)
 			if !regexp.MustCompile(c.says).MatchString(got.body) || !strings.Contains(got.body, c.typed) {

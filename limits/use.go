@@ -18,7 +18,9 @@ type Use struct {
 	Limit money.Amount
 	// Spent and Left are those of a budget; nil for a limit on one payment. Open payments have taken their part.
 	Spent, Left *money.Amount
-	Resets      time.Time // the end of the period (UTC); zero for a limit on one payment
+	Resets      time.Time // the end of the period (UTC); zero for a limit on one payment, and for a total
+	// Total is that of a task: what is spent was spent since its Begin. nil: it is another limit.
+	Total *policy.Total
 }
 
 // Of lists the limits on amounts that are in force for a key at a door, and their use. Its cost grows with
@@ -29,7 +31,16 @@ func Of(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) ([]Use, 
 		u.add("host-", pattern, u.Policy.Hosts[pattern], u.ofHosts(pattern))
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Policy.Tasks)) {
-		u.add("task-", name, u.Policy.Tasks[name], u.ofTask(name))
+		u.addTask(name, u.Policy.Tasks[name])
+	}
+	return u.list, u.err
+}
+
+// Totals lists the totals of a key's tasks and their use.
+func Totals(ctx context.Context, p *pay.Payer, k pay.Key) ([]Use, error) {
+	u := &uses{Spending: spentBy(ctx, p, p.PolicyOf(k, policy.DoorProxy), now(p, k))}
+	for _, name := range slices.Sorted(maps.Keys(u.Policy.Tasks)) {
+		u.addTotal(name, u.Policy.Tasks[name].Total)
 	}
 	return u.list, u.err
 }
@@ -45,7 +56,7 @@ func OfPayment(ctx context.Context, p *pay.Payer, k pay.Key, row *pay.Payment) (
 		u.add("host-", pattern, b, u.ofHosts(pattern))
 	}
 	if name, b, ok := u.Policy.TaskBudget(row.Task); ok {
-		u.add("task-", name, b, u.ofTask(name))
+		u.addTask(name, b)
 	}
 	return u.list, u.err
 }
@@ -109,6 +120,24 @@ func (u *uses) ofHosts(pattern string) func(policy.Period) (money.Amount, error)
 
 func (u *uses) ofTask(name string) func(policy.Period) (money.Amount, error) {
 	return func(p policy.Period) (money.Amount, error) { return u.Tasks(name, p) }
+}
+
+func (u *uses) addTask(name string, b policy.Budget) {
+	u.add("task-", name, b, u.ofTask(name))
+	u.addTotal(name, b.Total)
+}
+
+// addTotal lists a task's total; nil: none.
+func (u *uses) addTotal(task string, t *policy.Total) {
+	if t == nil || u.err != nil {
+		return
+	}
+	have, err := u.Total(task, t)
+	if u.err = err; err != nil {
+		return
+	}
+	left := t.Amount.SubSaturated(have)
+	u.list = append(u.list, Use{Rule: pay.RuleTaskTotal, Of: task, Limit: t.Amount, Spent: &have, Left: &left, Total: t})
 }
 
 // add lists what a budget limits. Rules of a part of the spending begin with the part.

@@ -61,8 +61,8 @@ type Bounds struct {
 func Replay(ctx context.Context, p *pay.Payer, k pay.Key, pol *policy.Policy, since time.Time, most Bounds) (WhatIf, error) {
 	store := p.Options().Store
 	most.Most, most.Reading, most.Whole = cmp.Or(most.Most, 20_000), cmp.Or(most.Reading, 80*time.Millisecond), cmp.Or(most.Whole, 130*time.Millisecond)
-	if pol != nil && pol.Raise != nil { // it holds for no payment of the past
-		lasting := *pol
+	if pol != nil { // a raise and a total hold for no payment of the past
+		lasting := pol.WithoutTotals()
 		lasting.Raise, pol = nil, &lasting
 	}
 	k.Policy = pol

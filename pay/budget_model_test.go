@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
@@ -27,13 +28,16 @@ type budgets struct {
 	n      int
 	// changed: the limits are not those that all payments were begun by.
 	changed bool
+	// begins has the beginnings of the present totals, and totals the ones that payments count in, by id.
+	begins map[string]time.Time
+	totals map[string]string
 }
 
 func TestBudgetsHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-		m := &budgets{world: w}
+		m := &budgets{world: w, begins: map[string]time.Time{}, totals: map[string]string{}}
 		m.setAny(rt)
 		begin := func(rt *rapid.T) { m.begin(rt) }
 		rt.Repeat(map[string]func(*rapid.T){
@@ -112,7 +116,43 @@ func (m *budgets) setAny(rt *rapid.T) {
 			delete(m.pol.Tasks, name)
 		}
 	}
+	m.setTotals(rt)
 	m.set(m.pol)
+}
+
+// setTotals draws the totals of the tasks. They begin when they are set first, and when they are restarted.
+func (m *budgets) setTotals(rt *rapid.T) {
+	minute := m.chain.clock().UTC().Truncate(time.Minute)
+	for _, name := range []string{"*", "crawl"} {
+		b, there := m.pol.Tasks[name]
+		n := rapid.Uint64Range(0, 90).Draw(rt, name+" total")
+		if !there || n < 30 {
+			delete(m.begins, name)
+			continue
+		}
+		begin, running := m.begins[name]
+		total := &policy.Total{Amount: money.New(n), Restart: running && minute.After(begin) && rapid.Bool().Draw(rt, name+" restart")}
+		if hours := rapid.IntRange(0, 40).Draw(rt, name+" until"); hours > 0 {
+			total.Until = minute.Add(time.Duration(hours) * time.Hour)
+		}
+		if !running || total.Restart {
+			m.begins[name] = minute
+		}
+		b.Total = total
+		m.pol.Tasks[name] = b
+	}
+}
+
+// totalOf names the total that a payment of a task counts in now; "": none.
+func (m *budgets) totalOf(task string) string {
+	name := "*"
+	if _, own := m.pol.Tasks[task]; own {
+		name = task
+	}
+	if m.pol.Tasks[name].Total == nil {
+		return ""
+	}
+	return name + " since " + m.begins[name].String()
 }
 
 // broken are the rules that do not hold once a payment that begins now is counted as well;
@@ -161,7 +201,7 @@ func (m *budgets) broken(next *buy) (rules []string) {
 		budgets("task-", b, of)
 	}
 	now := m.chain.clock()
-	sums := map[string]uint64{}
+	sums, totals := map[string]uint64{}, map[string]uint64{}
 	add := func(host, task string, at time.Time, amount uint64) {
 		for i, p := range parts {
 			if p.of(host, task) {
@@ -176,12 +216,25 @@ func (m *budgets) broken(next *buy) (rules []string) {
 			amount = 0 // it began all the same
 		}
 		add(p.Host, p.Task, p.Created, amount)
+		totals[m.totals[p.ID]] += amount
 	}
 	asked := func(part) bool { return true }
 	if next != nil {
 		host := next.url[len("https://") : len(next.url)-len(fmt.Sprintf("/%d", m.n))]
 		add(host, next.task, now, next.amount)
 		asked = func(p part) bool { return p.of(host, next.task) } // the others cannot be what refuses it
+		totals[m.totalOf(next.task)] += next.amount
+	}
+	for name, b := range m.pol.Tasks {
+		if b.Total == nil || next != nil && taskOf(next.task) != name {
+			continue
+		}
+		if totals[name+" since "+m.begins[name].String()] > b.Total.Amount.Big().Uint64() {
+			rules = append(rules, "task-total")
+		}
+		if next != nil && !b.Total.Until.IsZero() && !now.Before(b.Total.Until) {
+			rules = append(rules, "task-ended")
+		}
 	}
 	for i, p := range parts {
 		for key, sum := range sums {
@@ -224,10 +277,12 @@ func (m *budgets) begin(rt *rapid.T) {
 	var failed *pay.FailedError
 	switch got := rule(err); {
 	case errors.As(err, &failed) && failed.Payment != nil && failed.Payment.Refused && broken == nil:
+		m.totals[failed.Payment.ID] = m.totalOf(b.task)
 		m.released(rt, failed.Payment.ID)
 	case err == nil && broken != nil:
 		rt.Fatalf("%+v was begun in spite of %v", b, broken)
 	case err == nil:
+		m.totals[a.Payment().ID] = m.totalOf(b.task)
 		m.flying = append(m.flying, a)
 	case got == "unanswered":
 	case !slices.Contains(broken, got):

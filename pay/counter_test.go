@@ -13,6 +13,7 @@ func TestCountersNameTheirKey(t *testing.T) {
 	n, sum := PendingCounters(key)
 	own := []Counter{
 		PlaceCounter("key/"+key, at), n, sum, DailyCounter(key, "USDC", at), byDay.key(key, "USDC"), byDay.task(key, "a/b", "USDC"), byHour.key(key, "USDC"), byHour.task(key, "a/b", "USDC"),
+		totalCounter(key, "a", "USDC", at),
 		byDay.sites(key, "USDC", at), byHour.sites(key, "USDC", at), priceCounter(key, "USDC", "GET", "https://api.example.com/"),
 	}
 	for _, w := range (FailureBounds{}).complete().windows() {

@@ -74,6 +74,15 @@ func overBudget(u budgetUse, row *Payment) error {
 	left, resets := u.most.SubSaturated(u.before), u.period.End(row.Created)
 	price := row.Authorization.Value
 	u.with = u.before
+	if u.total != nil {
+		return &PolicyError{
+			Rule: u.rule,
+			Detail: fmt.Sprintf("%s would pass the total of %s%s since %s; %s left",
+				money.Text(price), money.Text(u.most), u.of, Moment(u.total.Begin), money.Figure(left)),
+			Figures: &Figures{Price: price, Limit: &u.most, Left: &left},
+			over:    &u,
+		}
+	}
 	return &PolicyError{
 		Rule: u.rule,
 		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",

@@ -349,6 +349,7 @@ func (b *Begin) spend(v BeginView, j *judged) (err error) {
 		return err
 	}
 	j.spends, err = spending(v, b.New, b.Hours || b.Policy.CountsHours())
+	j.spends = append(j.spends, total(*b.Policy, b.New)...)
 	return err
 }
 

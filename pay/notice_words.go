@@ -84,6 +84,9 @@ func budgetCrossed(name string, row *Payment, u budgetUse) (Notice, bool) {
 
 func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, percent uint64) Notice {
 	n := about(row, kind, row.Created)
+	if u.total != nil {
+		return totalNotice(n, name, u, percent)
+	}
 	resets := u.period.End(row.Created)
 	window, begins := u.period.Word(), endText(u.period, resets)
 	layout := time.DateOnly
@@ -92,9 +95,7 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 	}
 	// A budget that was raised is told of anew.
 	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%s/%d", row.KeyID, u.rule, u.of, resets.Format(layout), u.most, percent)
-	if !u.most.IsZero() {
-		percent = new(big.Int).Div(new(big.Int).Mul(u.with.Big(), big.NewInt(100)), u.most.Big()).Uint64()
-	}
+	percent = u.percent(percent)
 	n.Title = fmt.Sprintf("Key %s: %d %% of the %s budget%s is used", name, percent, window, u.of)
 	n.Text = fmt.Sprintf("Key %s has used %d %% of its %s budget%s: %s of %s. The count starts again from zero at %s.",
 		name, percent, window, u.of, money.Figure(u.with), money.Text(u.most), begins)
@@ -105,6 +106,28 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 	n.Figures = map[string]string{
 		"rule": u.rule, "percent": fmt.Sprint(percent), "used": money.Text(u.with), "limit": money.Text(u.most), "resets": resets.Format(time.RFC3339),
 	}
+	return n
+}
+
+// percent returns the part of the budget that is used; otherwise without one.
+func (u budgetUse) percent(otherwise uint64) uint64 {
+	if u.most.IsZero() {
+		return otherwise
+	}
+	return new(big.Int).Div(new(big.Int).Mul(u.with.Big(), big.NewInt(100)), u.most.Big()).Uint64()
+}
+
+// totalNotice completes the notice of a task's total.
+func totalNotice(n Notice, name string, u budgetUse, percent uint64) Notice {
+	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%s/%d", n.KeyID, u.rule, u.of, u.total.Begin.Format(totalLayout), u.most, percent)
+	percent = u.percent(percent)
+	n.Title = fmt.Sprintf("Key %s: %d %% of the total%s is used", name, percent, u.of)
+	n.Text = fmt.Sprintf("Key %s has used %d %% of its total%s: %s of %s since %s.", name, percent, u.of, money.Figure(u.with), money.Text(u.most), Moment(u.total.Begin))
+	if n.Kind == NoticeBudget100 {
+		n.Text += " purser declines the payments that the total has no room for."
+	}
+	n.Text += fmt.Sprintf(" You can raise the total on the page of the key, or with purser limits %s.", keyWord(name, n.KeyID))
+	n.Figures = map[string]string{"rule": u.rule, "percent": fmt.Sprint(percent), "used": money.Text(u.with), "limit": money.Text(u.most)}
 	return n
 }
 

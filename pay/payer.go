@@ -158,6 +158,9 @@ func New(o Options) (*Payer, error) {
 	if err := o.DefaultPolicy.Validate(); err != nil {
 		return nil, fmt.Errorf("pay: the default policy: %w", err)
 	}
+	if o.DefaultPolicy.HasTotals() {
+		return nil, errors.New("pay: the default policy: a total counts from when a key got it, so only keys have one")
+	}
 	if o.Retain != 0 && o.Retain < MinRetain {
 		return nil, fmt.Errorf("pay: closed payments are kept for %s at least", MinRetain)
 	}

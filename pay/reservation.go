@@ -161,8 +161,8 @@ func (c Counter) window() (begin time.Time, ok bool) {
 }
 
 // keyCounters lists how the names of counters begin that go on with the id of a key.
-func keyCounters() [14]string {
-	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", failedPrefix + "begun/", "minute/", pricePrefix, "site-day/", "task-day/", "hour/", "site-hour/", "task-hour/"}
+func keyCounters() [15]string {
+	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", failedPrefix + "begun/", "minute/", pricePrefix, "site-day/", "task-day/", "hour/", "site-hour/", "task-hour/", totalPrefix}
 }
 
 // Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Complete tells

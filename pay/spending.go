@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -127,12 +128,43 @@ func budgeted(row *Payment, c Counter) Reservation {
 	return Reservation{Counter: c, Amount: row.Authorization.Value, Release: ReleaseBudget}
 }
 
+// totalPrefix begins the names of the counters of totals.
+const totalPrefix = "task-total/"
+
+// totalLayout writes the minute in which a total has begun.
+const totalLayout = "2006-01-02T15:04"
+
+// totalCounter sums what a task has spent since its total began. It counts only while the task has the total.
+func totalCounter(keyID, task, asset string, begin time.Time) Counter {
+	return Counter(totalPrefix + keyID + "/" + task + "/" + asset + "/" + begin.UTC().Format(totalLayout))
+}
+
+// total lists the reservation that counts a payment in the total of its task, if that has one.
+func total(pol policy.Policy, row *Payment) []Reservation {
+	name, b, ok := pol.TaskBudget(row.Task)
+	if !ok || b.Total == nil {
+		return nil
+	}
+	return []Reservation{budgeted(row, totalCounter(row.KeyID, name, row.Currency, b.Total.Begin))}
+}
+
 // budgetUse tells how much of a budget a new row uses.
 type budgetUse struct {
 	rule, of     string // of is " for task x", or "" for the key's own budget
 	most         money.Amount
 	before, with money.Amount // without and with the row
 	period       policy.Period
+	total        *policy.Total // takes the place of period; nil: it is the budget of a period
+}
+
+// keep holds the row against a budget of which some is used.
+func (u *budgetUse) keep(row *Payment) error {
+	all, overflow := u.before.Add(row.Authorization.Value)
+	if overflow || all.Cmp(u.most) > 0 {
+		return overBudget(*u, row)
+	}
+	u.with = all
+	return nil
 }
 
 // budgets holds the budgets against what was spent and the new row. used, unless it is nil, is told of
@@ -150,15 +182,18 @@ func budgets(pol policy.Policy, v Counters, row *Payment, used func(budgetUse)) 
 				return err
 			}
 			u := budgetUse{rule: part + period.Rule(), of: of, most: *most, before: have, period: period}
-			all, overflow := have.Add(row.Authorization.Value)
-			if overflow || all.Cmp(*most) > 0 {
-				return overBudget(u, row)
+			if err := u.keep(row); err != nil {
+				return err
 			}
-			if u.with = all; used != nil {
+			if used != nil {
 				used(u)
 			}
 		}
 		return nil
+	}
+	task, ofTask, ok := pol.TaskBudget(row.Task)
+	if ok && ofTask.Total != nil && ofTask.Total.Ended(row.Created) && !failpoint.Off(failpoint.Limits) {
+		return ended(task, ofTask.Total, row)
 	}
 	if err := check("", pol.Whole(), "", s.Key); err != nil {
 		return err
@@ -169,10 +204,43 @@ func budgets(pol policy.Policy, v Counters, row *Payment, used func(budgetUse)) 
 			return err
 		}
 	}
-	if name, b, ok := pol.TaskBudget(row.Task); ok {
-		return check("task-", b, " for task "+name, func(p policy.Period) (money.Amount, error) { return s.Tasks(name, p) })
+	if !ok {
+		return nil
+	}
+	of := " for task " + task
+	if err := check("task-", ofTask, of, func(p policy.Period) (money.Amount, error) { return s.Tasks(task, p) }); err != nil {
+		return err
+	}
+	if ofTask.Total == nil || failpoint.Off(failpoint.Limits) {
+		return nil
+	}
+	have, err := s.Total(task, ofTask.Total)
+	if err != nil {
+		return err
+	}
+	u := budgetUse{rule: RuleTaskTotal, of: of, most: ofTask.Total.Amount, before: have, total: ofTask.Total}
+	if err := u.keep(row); err != nil {
+		return err
+	}
+	if used != nil {
+		used(u)
 	}
 	return nil
+}
+
+// The rules of a task's total.
+const (
+	RuleTaskTotal = "task-total"
+	RuleTaskEnded = "task-ended"
+)
+
+// ended refuses a payment of a task whose end is past.
+func ended(task string, t *policy.Total, row *Payment) error {
+	return &PolicyError{
+		Rule:    RuleTaskEnded,
+		Detail:  fmt.Sprintf("the task %s ended on %s; an operator gives it another end with purser limits KEY --task '%s=until:…'", task, Moment(t.Until), task),
+		Figures: &Figures{Price: row.Authorization.Value},
+	}
 }
 
 // Counters reads counters of one moment, or of the present.
@@ -239,6 +307,11 @@ func (s Spending) Tasks(name string, period policy.Period) (money.Amount, error)
 		}
 	}
 	return all, err
+}
+
+// Total sums what a task has spent since its total began.
+func (s Spending) Total(task string, t *policy.Total) (money.Amount, error) {
+	return s.Counters.Counter(totalCounter(s.Payment.KeyID, task, s.Payment.Currency, t.Begin))
 }
 
 // Hosts sums the sites that a pattern matches and no finer one does, and those without a counter.

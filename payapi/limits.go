@@ -35,6 +35,8 @@ type limitUse struct {
 	Spent  string `json:"spent,omitempty"`
 	Left   string `json:"left,omitempty"`
 	Resets string `json:"resets,omitempty"`
+	Since  string `json:"since,omitempty"` // of a task's total
+	Ends   string `json:"ends,omitempty"`  // of a task with an end
 }
 
 // quotaUse counts the payments of the month under the plan.
@@ -80,7 +82,10 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 		list.Limits[i] = limitUse{Rule: u.Rule, Of: u.Of, Limit: money.Text(u.Limit)}
 		if u.Left != nil {
 			list.Limits[i].Spent, list.Limits[i].Left = money.Text(*u.Spent), money.Text(*u.Left)
-			list.Limits[i].Resets = u.Resets.Format(time.RFC3339)
+			list.Limits[i].Resets = moment(u.Resets)
+		}
+		if u.Total != nil {
+			list.Limits[i].Since, list.Limits[i].Ends = moment(u.Total.Begin), moment(u.Total.Until)
 		}
 	}
 	if quota != nil {
@@ -89,4 +94,12 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 		}
 	}
 	return reply{status: http.StatusOK, body: list}, nil
+}
+
+// moment writes a time; "" for none.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
 }

@@ -67,7 +67,7 @@ func numberRaised(was, now *int) bool {
 func partsRaised(was, now map[string]Budget, leaves func(name, old string) bool) bool {
 	for name, before := range was {
 		after, kept := now[name]
-		if !kept && before != (Budget{}) || capRaised(before.MaxPayment, after.MaxPayment) {
+		if !kept && before != (Budget{}) || capRaised(before.MaxPayment, after.MaxPayment) || totalRaised(before.Total, after.Total) {
 			return true
 		}
 		for _, p := range Periods {

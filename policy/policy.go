@@ -64,6 +64,8 @@ type Budget struct {
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
 	WeeklyBudget  *Cap `json:"weekly_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
+	// Total bounds a task from its beginning to its end; nil: nothing does.
+	Total *Total `json:"total,omitempty"`
 }
 
 // OtherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.

@@ -116,8 +116,12 @@ func (pol Policy) validateParts() error {
 		return err
 	}
 	for _, name := range names {
-		if err := pol.Hosts[name].validate("hosts[" + name + "]."); err != nil {
+		field := "hosts[" + name + "]."
+		if err := pol.Hosts[name].validate(field); err != nil {
 			return err
+		}
+		if pol.Hosts[name].Total != nil {
+			return &FieldError{Field: field + "total", Reason: "only tasks have totals"}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
@@ -133,6 +137,9 @@ func (pol Policy) validateParts() error {
 }
 
 func (b Budget) validate(prefix string) error {
+	if b.Total != nil && b.Total.Amount.IsZero() {
+		return &FieldError{Field: prefix + "total.amount", Reason: "a total has an amount above 0"}
+	}
 	for _, f := range []struct {
 		name  string
 		value *Cap

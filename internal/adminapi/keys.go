@@ -38,6 +38,19 @@ type Key struct {
 	// Used tells when the key was last used at each door, for a payment or not, within ten minutes.
 	Used  map[policy.Door]time.Time `json:"last_used,omitempty"`
 	Today *Today                    `json:"today,omitempty"` // where it was asked for, and with a single key
+	// Totals lists the totals of the key's tasks, where Today is there.
+	Totals []Total `json:"totals,omitempty"`
+}
+
+// Total is the total of a task and its use. Amounts are in the smallest unit of USDC.
+type Total struct {
+	Task  string    `json:"task"`
+	Limit string    `json:"limit"`
+	Spent string    `json:"spent"` // open payments included
+	Left  string    `json:"left"`
+	Begin time.Time `json:"begin"` // since when it counts
+	Until time.Time `json:"until,omitzero"`
+	Ended bool      `json:"ended"`
 }
 
 // Keys is a page of keys, oldest first.
@@ -124,6 +137,16 @@ func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
 	}
 	if today.Left != nil {
 		shown.Today.Left = new(today.Left.String())
+	}
+	totals, err := limits.Totals(ctx, p.Payer, k)
+	if err != nil {
+		return shown, err
+	}
+	for _, u := range totals {
+		shown.Totals = append(shown.Totals, Total{
+			Task: u.Of, Limit: u.Limit.String(), Spent: u.Spent.String(), Left: u.Left.String(),
+			Begin: u.Total.Begin, Until: u.Total.Until, Ended: u.Total.Ended(p.Books.Now()),
+		})
 	}
 	quota, err := p.Payer.Quota(ctx, k)
 	if quota != nil {

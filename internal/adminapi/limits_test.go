@@ -94,6 +94,57 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// A total is counted from when it is set. Other changes leave its beginning, and a restart begins anew.
+func TestTotals(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("research")
+	w.behind.Store(int64(48 * time.Hour))
+	limits := "limits " + k.ID
+	rule := func(amount int, path string) string {
+		_, err := w.pays(k, pay.SettlePayer, "nightly", amount, "https://api.example.com/"+path)
+		refused, _ := errors.AsType[*pay.PolicyError](err)
+		if refused == nil {
+			w.must(err)
+			return ""
+		}
+		return refused.Rule
+	}
+	since := func() string { return get[adminapi.Key](w, "/keys/"+k.ID).Totals[0].Begin.Format(time.RFC3339) }
+	rule(10_000, "1")
+	w.run(limits+" --task nightly=total:5,until:+4h", "total of task nightly 0 of 5 spent, 5 left; counted since ", ", until ", "task nightly total:5,until:")
+	begun := since()
+	if got := rule(5_000_001, "2"); got != "task-total" {
+		t.Errorf("above the total: %q", got)
+	}
+	if got := rule(4_000_000, "3"); got != "" {
+		t.Error(got)
+	}
+	w.behind.Add(-int64(2 * time.Minute))
+	w.run(limits+" --daily-budget 20", "4 of 5 spent, 1 left", "!restart")
+	w.run(limits+" --task nightly=total:5,until:+5h", "4 of 5 spent, 1 left")
+	w.run(limits+" --task nightly=total:6", "4 of 6 spent, 2 left", ", until ")
+	w.run(limits+" --task nightly=until:off", "4 of 6 spent, 2 left", "!until:")
+	if since() != begun {
+		t.Errorf("it began at %s, and at %s before", since(), begun)
+	}
+	w.run(limits+" --task nightly=restart", "0 of 6 spent, 6 left")
+	if since() == begun {
+		t.Error("it did not begin anew")
+	}
+	w.fails(map[string]string{
+		limits + " --task nightly=restart":                    "in the next one",
+		limits + " --task crawl=until:18:00":                  "tasks[crawl].total.amount",
+		limits + " --task nightly=until:2026-01-01T00:00:00Z": "has passed",
+	})
+	w.run(limits + " --task nightly=until:+48h")
+	w.behind.Store(-int64(49 * time.Hour))
+	w.run(limits+" --monthly-budget 20", "0 of 6 spent, 6 left", ", ended at ")
+	if got := rule(1, "4"); got != "task-ended" {
+		t.Errorf("after the end: %q", got)
+	}
+	w.run(limits+" --task nightly=total:off", "!total of task", "!ended")
+}
+
 // The list tells what a key spent today, and what that leaves. A budget that is set during its day
 // or month counts from the beginning.
 func TestToday(t *testing.T) {

@@ -98,6 +98,9 @@ type Limit struct {
 	Spent  string    `json:"spent,omitempty"`
 	Left   string    `json:"left,omitempty"`
 	Resets time.Time `json:"resets_at,omitzero"`
+	// Since and Ends are those of a task's total.
+	Since time.Time `json:"since,omitzero"`
+	Ends  time.Time `json:"ends_at,omitzero"`
 }
 
 // Note is a line of a payment's story.
@@ -166,6 +169,9 @@ func (p *Purser) story(ctx context.Context, row *pay.Payment) (Story, error) {
 		shown := Limit{Rule: l.Rule, Of: l.Of, Limit: l.Limit.String(), Resets: l.Resets}
 		if l.Spent != nil {
 			shown.Spent, shown.Left = l.Spent.String(), l.Left.String()
+		}
+		if l.Total != nil {
+			shown.Since, shown.Ends = l.Total.Begin, l.Total.Until
 		}
 		s.Limits = append(s.Limits, shown)
 	}

@@ -45,7 +45,11 @@ func checkPolicy(pol *policy.Policy) error {
 	if pol == nil {
 		return nil
 	}
-	err := pol.Validate()
+	return inputError(pol.Validate())
+}
+
+// inputError turns the error of a policy's field into that of the input.
+func inputError(err error) error {
 	if malformed, is := errors.AsType[*policy.FieldError](err); is {
 		return &pay.InputError{Field: malformed.Field, Reason: malformed.Reason}
 	}
@@ -57,11 +61,41 @@ func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *policy.Policy)
 	if err := checkPolicy(pol); err != nil {
 		return pay.Key{}, err
 	}
-	k, err := b.store.SetPolicy(ctx, keyID, pol)
+	set := func() (pay.Key, error) { return b.store.SetPolicy(ctx, keyID, pol) }
+	if pol != nil && pol.HasTotals() {
+		set = func() (pay.Key, error) { return b.setTotals(ctx, keyID, pol) }
+	}
+	k, err := set()
 	if err == nil {
 		b.log.Info("policy set", "key", k.ID, "revision", k.PolicyRevision)
 	}
 	return k, err
+}
+
+// maxTries bounds how often a change is made again because the key was changed meanwhile.
+const maxTries = 5
+
+// setTotals sets a policy with totals, whose beginnings depend on the policy before.
+func (b *Books) setTotals(ctx context.Context, keyID string, pol *policy.Policy) (k pay.Key, err error) {
+	for range maxTries {
+		if k, err = b.store.Key(ctx, keyID); err != nil {
+			return k, err
+		}
+		begun, err := b.begun(k.Policy, pol)
+		if err != nil {
+			return k, err
+		}
+		if k, err = b.store.SetPolicyAt(ctx, keyID, k.PolicyRevision, begun); !errors.Is(err, pay.ErrPolicyChanged) {
+			return k, err
+		}
+	}
+	return k, pay.ErrPolicyChanged
+}
+
+// begun gives the totals of a policy their beginnings: *InputError.
+func (b *Books) begun(was, pol *policy.Policy) (*policy.Policy, error) {
+	begun, err := pol.Begun(was, b.now())
+	return begun, inputError(err)
 }
 
 // SetPolicyAt is SetPolicy for a person who has seen the key in a revision: ErrPolicyChanged if it has
@@ -69,6 +103,15 @@ func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *policy.Policy)
 func (b *Books) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *policy.Policy) (pay.Key, error) {
 	if err := checkPolicy(pol); err != nil {
 		return pay.Key{}, err
+	}
+	if pol != nil && pol.HasTotals() {
+		k, err := b.store.Key(ctx, keyID) // of another revision, the store refuses the change
+		if err == nil {
+			pol, err = b.begun(k.Policy, pol)
+		}
+		if err != nil {
+			return pay.Key{}, err
+		}
 	}
 	k, err := b.store.SetPolicyAt(ctx, keyID, revision, pol)
 	if err == nil {
@@ -101,6 +144,10 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 	if err := checkPolicy(r.Policy); err != nil {
 		return pay.Key{}, "", err
 	}
+	own, err := b.begun(nil, r.Policy)
+	if err != nil {
+		return pay.Key{}, "", err
+	}
 	secret := r.Secret
 	if secret == "" {
 		secret = generateSecret()
@@ -114,7 +161,7 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 	k, err := b.store.CreateKey(ctx, pay.NewKey{
 		Key: pay.Key{
 			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
-			Created: b.now().UTC(), Policy: r.Policy, Operator: r.Operator, Exec: r.Exec,
+			Created: b.now().UTC(), Policy: own, Operator: r.Operator, Exec: r.Exec,
 		},
 		Secret: secret, Plan: r.Plan, Plans: b.plans,
 	})

@@ -55,6 +55,13 @@ the raise stays.
 --host and --task name limits of a part of what the key spends, beside the key's
 own: max, hourly, daily, weekly and monthly, each with an amount, off or default. All tasks that
 have none of their own, and requests without a task, share those of the task '*'.
+A task may also have a total, which no day or month gives back, and an end: a time of the day
+(the next one, as the clock here says), a time such as 2026-12-01T18:00:00Z, or a time from now,
+such as +8h. A total counts from when the task got it, also if its amount or end changes later.
+restart counts from zero again, until:off takes the end away, and total:off both.
+
+    $ purser limits exec --task 'nightly=total:5,until:18:00'
+    $ purser limits exec --task 'nightly=total:5,until:+8h,restart'
 
 Programs read the limits of all keys with 'purser keys --json'. --json here sets all limits
 at once from a file, or from standard input (-), in the
@@ -95,7 +102,7 @@ var limitLists = []listFlag{
 	{"deny-payee", "deny_payees", "never pay this address; repeatable", readList},
 	{"offer-signer", "offer_signers", "address that signs offers for a seller that is paid at another one; repeatable", readList},
 	{"host", "hosts", "limits of a host, as 'api.example.com=daily:2,max:0.1'; repeatable", readParts},
-	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off'; repeatable", readParts},
+	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off' or 'nightly=total:5,until:18:00'; repeatable", readParts},
 }
 
 var limitAdditions = []listFlag{
@@ -316,6 +323,11 @@ func readParts(flag string, v []string) (any, error) {
 		if parts[name], err = readBudget(limits); err != nil {
 			return nil, fmt.Errorf("--%s %s: %w", flag, name, err)
 		}
+		if budget, is := parts[name].(map[string]any); is && flag == "host" {
+			if _, has := budget["total"]; has {
+				return nil, fmt.Errorf("--host %s: only tasks have totals and ends", name)
+			}
+		}
 	}
 	return parts, nil
 }
@@ -329,12 +341,17 @@ func readBudget(text string) (any, error) {
 	for _, p := range policy.Periods {
 		members[p.Word()] = p.Word() + "_budget"
 	}
-	budget := map[string]any{}
+	budget, total := map[string]any{}, totalPatch{}
 	for limit := range strings.SplitSeq(text, ",") {
 		name, amount, _ := strings.Cut(limit, ":")
+		if ours, err := total.read(strings.TrimSpace(name), strings.TrimSpace(amount)); err != nil {
+			return nil, err
+		} else if ours {
+			continue
+		}
 		member, known := members[strings.TrimSpace(name)]
 		if !known {
-			return nil, fmt.Errorf("%q is not max, hourly, daily, weekly or monthly with an amount, such as daily:2", limit)
+			return nil, fmt.Errorf("%q is not max, hourly, daily, weekly or monthly with an amount, such as daily:2; a task may also have total, until and restart", limit)
 		}
 		if _, twice := budget[member]; twice {
 			return nil, fmt.Errorf("%s is there twice", name)
@@ -344,7 +361,7 @@ func readBudget(text string) (any, error) {
 			return nil, err
 		}
 	}
-	return budget, nil
+	return budget, total.into(budget)
 }
 
 func listLimits(a *asking) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -109,6 +110,61 @@ func TestLimitsPatch(t *testing.T) {
 	} {
 		if patch, err := patchOf(t, args...); err == nil || !strings.HasPrefix(err.Error(), args[0]) {
 			t.Errorf("%q: %v, error %v", args, patch, err)
+		}
+	}
+}
+
+// A total has an amount, an end and a restart, each of which may change alone.
+func TestTotalPatch(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"nightly=total:5": `{"tasks":{"nightly":{"total":{"amount":"5000000"}}}}`,
+		"nightly=total:5,until:2026-12-01T18:00:00+01:00": `{"tasks":{"nightly":{"total":{"amount":"5000000","until":"2026-12-01T17:00:00Z"}}}}`,
+		"nightly=daily:1,total:5,restart":                 `{"tasks":{"nightly":{"daily_budget":"1000000","total":{"amount":"5000000","restart":true}}}}`,
+		"nightly=restart":                                 `{"tasks":{"nightly":{"total":{"restart":true}}}}`,
+		"nightly=until:off":                               `{"tasks":{"nightly":{"total":{"until":null}}}}`,
+		"nightly=total:off":                               `{"tasks":{"nightly":{"total":null}}}`,
+		"nightly=total:default":                           `{"tasks":{"nightly":{"total":null}}}`,
+	} {
+		patch, err := patchOf(t, "--task", flag)
+		if got, _ := json.Marshal(patch); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", flag, got, err, want)
+		}
+	}
+	for _, args := range [][]string{
+		{"--task", "nightly=total:"},
+		{"--task", "nightly=total:5,total:6"},
+		{"--task", "nightly=total:off,restart"},
+		{"--task", "nightly=total:off,until:18:00"},
+		{"--task", "nightly=until:"},
+		{"--task", "nightly=until:6pm"},
+		{"--task", "nightly=until:+0s"},
+		{"--task", "nightly=until:-2h"},
+		{"--task", "nightly=until:25:00"},
+		{"--task", "nightly=restart:yes"},
+		{"--host", "a.example=total:5"},
+		{"--host", "a.example=until:18:00"},
+	} {
+		if patch, err := patchOf(t, args...); err == nil {
+			t.Errorf("%q: %v", args, patch)
+		}
+	}
+}
+
+// A time of the day is the next one where the person is, also over the days on which clocks change.
+func TestReadUntil(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("this machine knows no zones: ", err)
+	}
+	now := time.Date(2026, 10, 24, 17, 30, 0, 0, berlin)
+	for text, want := range map[string]string{
+		"18:00": "2026-10-24T16:00:00Z", "17:30": "2026-10-25T16:30:00Z", "09:00": "2026-10-25T08:00:00Z", "+8h": "2026-10-24T23:30:00Z",
+		"+2d": "2026-10-26T15:30:00Z", "+90m": "2026-10-24T17:00:00Z", "2026-12-01T18:00:00Z": "2026-12-01T18:00:00Z", "2026-12-01T18:00:00.5+01:00": "2026-12-01T17:00:00Z",
+	} {
+		if got, err := readUntil(text, now); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %s", text, got, err, want)
 		}
 	}
 }

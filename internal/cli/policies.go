@@ -134,6 +134,9 @@ func writeKey(t *table, k adminapi.Key) {
 	if left := leftToday(k.Today); left != unlimited {
 		t.row("left today", left+" at the proxy")
 	}
+	for _, total := range k.Totals {
+		t.row("total of task "+total.Task, totalText(total))
+	}
 	if k.Policy != nil && k.Policy.Raise != nil {
 		t.row("raised", raiseText(*k.Policy.Raise))
 		t.row("then", "the limits of the column OWN, or the defaults; 'purser limits "+label(k.ID)+" --for off' ends the raise now")
@@ -236,7 +239,25 @@ func caps(b policy.Budget) (all []string) {
 	for _, p := range policy.Periods {
 		add(p.Word(), *b.Of(p))
 	}
+	if t := b.Total; t != nil {
+		all = append(all, "total:"+t.Amount.Format(usdcDecimals))
+		if !t.Until.IsZero() {
+			all = append(all, "until:"+when(t.Until))
+		}
+	}
 	return all
+}
+
+// totalText tells what is used of a task's total, and from when to when it counts.
+func totalText(t adminapi.Total) string {
+	text := fmt.Sprintf("%s of %s spent, %s left; counted since %s", units(t.Spent), units(t.Limit), units(t.Left), when(t.Begin))
+	switch {
+	case t.Ended:
+		text += ", ended at " + when(t.Until)
+	case !t.Until.IsZero():
+		text += ", until " + when(t.Until)
+	}
+	return text
 }
 
 func quotaText(q *adminapi.Quota) string {

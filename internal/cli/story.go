@@ -109,6 +109,13 @@ func limitText(l adminapi.Limit) string {
 	if l.Spent == "" {
 		return fmt.Sprintf("limit of one payment%s: %s USDC", of, units(l.Limit))
 	}
+	if !l.Since.IsZero() {
+		ends := ""
+		if !l.Ends.IsZero() {
+			ends = ", until " + when(l.Ends)
+		}
+		return fmt.Sprintf("total%s since %s%s: %s USDC, %s of it used and %s left, as it is now", of, when(l.Since), ends, units(l.Limit), units(l.Spent), units(l.Left))
+	}
 	name, window := "", ""
 	for _, p := range policy.Periods {
 		if strings.HasSuffix(l.Rule, p.Rule()) {
@@ -160,6 +167,8 @@ func reservationText(s adminapi.Story, r adminapi.Reservation) string {
 		what = amount + " of the key's spending, " + day
 	case "task-day", "task-hour":
 		what = amount + " of the task's spending, " + day
+	case "task-total":
+		what = amount + " of the task's total since " + day
 	case "site-day", "site-hour":
 		what = amount + " of the host's spending, " + day
 	case "place":

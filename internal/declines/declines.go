@@ -125,6 +125,16 @@ func All() []Reason {
 			Operator:  "wait, or `purser limits KEY --task 'TASK=monthly:…'`",
 		},
 		{
+			Word: "task-total", Group: Policy, Why: "the total of this task would be passed, counted from when it was set; open payments have taken their part",
+			Developer: "stop buying for this task, or ask the operator for a higher total: no time brings it back",
+			Operator:  "`purser limits KEY --task 'TASK=total:…'` raises the total, and `total:…,restart` counts from zero again",
+		},
+		{
+			Word: "task-ended", Group: Policy, Why: "the end that an operator gave this task is past",
+			Developer: "end the task: it pays nothing any more",
+			Operator:  "nothing, or `purser limits KEY --task 'TASK=until:…'` gives it a later end",
+		},
+		{
 			Word: "max-amount", Group: Policy, Why: "the price is above the `Purser-Max-Amount` of the request itself, or above what a quote has named for it in the last five minutes",
 			Developer: "raise `Purser-Max-Amount`, or do not buy",
 			Operator:  "nothing: the request itself says how much it may cost",

@@ -110,6 +110,7 @@ func TestEveryReason(t *testing.T) {
 		given["offer-"+string(fault)] = true
 	}
 	given[pay.RuleRedirected] = true // pay/redirect.go
+	given[pay.RuleTaskTotal], given[pay.RuleTaskEnded] = true, true
 	for _, answer := range []pay.ApprovalAnswer{"", pay.Denied} {
 		given[(&pay.ApprovalError{Approval: pay.Approval{Answer: answer}}).Rule()] = true
 	}

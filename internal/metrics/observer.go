@@ -73,7 +73,7 @@ var rules = map[string]bool{
 	"quota": true, "failures": true, "questions": true, "amount": true, "challenge-too-large": true, "doors": true, "validity": true, "unanswered": true, "redirected": true, "hosts": true, "payees": true, "price-guard": true,
 	"per-payment": true, "hourly-budget": true, "daily-budget": true, "weekly-budget": true, "monthly-budget": true, "per-minute": true, "paused": true, "host-paused": true,
 	"host-per-payment": true, "host-hourly-budget": true, "host-daily-budget": true, "host-weekly-budget": true, "host-monthly-budget": true,
-	"task-per-payment": true, "task-hourly-budget": true, "task-daily-budget": true, "task-weekly-budget": true, "task-monthly-budget": true,
+	"task-per-payment": true, "task-hourly-budget": true, "task-daily-budget": true, "task-weekly-budget": true, "task-monthly-budget": true, "task-total": true, "task-ended": true,
 	"approval-needed": true, "approval-denied": true,
 	"offer-unreadable": true, "offer-differs": true, "offer-signature": true, "offer-expired": true,
 }

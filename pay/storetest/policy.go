@@ -424,6 +424,48 @@ var policyTests = map[string]func(*fixture){
 		f.refusedBy(spends(next, "b.example.com", "", 1), "host-hourly-budget")
 		f.refusedBy(spends(noon, "new.org", "", 1), "hourly-budget") // a clock that was set back finds its hour as it was
 	},
+	"totals of tasks": func(f *fixture) {
+		// A total is counted exactly, over a crash and from its beginning on, and given back where it was taken.
+		k := f.key()
+		begin := noon.Truncate(time.Minute)
+		spends := func(begin, at time.Time, task string, amount uint64) *pay.Begin {
+			total := func(n uint64) policy.Budget {
+				return policy.Budget{Total: &policy.Total{Amount: money.New(n), Begin: begin, Until: noon.Add(48 * time.Hour)}}
+			}
+			b := judged(want(k, at), policy.Policy{Tasks: map[string]policy.Budget{"crawl": total(53), "*": total(27)}}, 0, amount)
+			b.New.Task = task
+			return b
+		}
+		errs := together(crowd, func(i int) error {
+			_, err := f.Begin(f.ctx, spends(begin, noon, []string{"crawl", "", "made-up"}[i%3], 5))
+			return err
+		})
+		count := func(begin time.Time, task string) pay.Counter {
+			return pay.Counter("task-total/" + k.ID + "/" + task + "/USDC/" + begin.UTC().Format("2006-01-02T15:04"))
+		}
+		begun := map[string]uint64{}
+		for i, err := range errs {
+			if err == nil {
+				begun[[]string{"crawl", "*", "*"}[i%3]] += 5
+			}
+		}
+		if begun["crawl"] > 50 || begun["*"] != 25 {
+			f.Fatalf("%v were begun", begun)
+		}
+		f.counts("the total", count(begin, "crawl"), begun["crawl"])
+		f.counts("that of the others", count(begin, "*"), 25)
+		f.reopen(Opener.Kill)
+		f.refusedBy(spends(begin, noon, "new", 3), "task-total")
+		f.begin(spends(begin, noon.Add(24*time.Hour), "new", 2), pay.Created)
+		f.refusedBy(spends(begin, noon, "crawl", 54-begun["crawl"]), "task-total")
+		p := f.begin(spends(begin, noon, "crawl", 53-begun["crawl"]), pay.Created)
+		again := begin.Add(time.Minute)
+		f.begin(spends(again, noon, "crawl", 7), pay.Created)
+		f.record(outcome(p, pay.VerdictVoid))
+		f.counts("the total", count(begin, "crawl"), begun["crawl"])
+		f.counts("the one that began anew", count(again, "crawl"), 7)
+		f.refusedBy(spends(begin, noon.Add(48*time.Hour), "crawl", 1), "task-ended")
+	},
 	"a policy as large as it may be": func(f *fixture) {
 		k := f.key()
 		pol := &policy.Policy{Hosts: map[string]policy.Budget{}, Tasks: map[string]policy.Budget{}}
