@@ -40,6 +40,9 @@ func (c *checker) keys(ctx context.Context) error {
 		if k.Claimed() && !c.has(orgKeysBucket, joinKey(k.OrganizationID, k.ID)) {
 			c.fault("key %s is missing in its organization", id)
 		}
+		if parent, err := keyIn(c.tx, k.Parent); k.Parent != "" && (err != nil || !parent.HasChildren || parent.Parent != "") {
+			c.fault("key %s has the parent %s, which is not there or does not know of children", id, k.Parent)
+		}
 		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Kept() != (sealed != nil) {
 			c.fault("key %s: only claimed keys and the exec key have a copy of their secret, and all of them do", id)
 		} else if sealed != nil {

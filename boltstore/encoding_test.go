@@ -82,7 +82,7 @@ func everyStoredValue() map[string]any {
 		},
 		"payment-new": &pay.Payment{State: pay.Open},
 		"key": pay.Key{
-			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true,
+			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true, Parent: "key-0", HasChildren: true,
 			Policy: &policy.Policy{
 				MaxPayment: policy.CapOf(seven), HourlyBudget: policy.CapOf(seven), DailyBudget: policy.NoCap(), WeeklyBudget: policy.CapOf(seven), MonthlyBudget: policy.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
 				RequireApprovalAbove: policy.CapOf(seven), RequireApprovalNewHosts: &yes,

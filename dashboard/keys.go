@@ -184,6 +184,7 @@ type keyPage struct {
 	Created                                         moment
 	Uses                                            []use
 	Wallets                                         []link
+	Parents, Children                               []link // at most one parent
 	Limits                                          []limit
 	Bars                                            []budgetBar
 	Kept                                            bool // Kept: the key can be shown again
@@ -240,6 +241,9 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 		p.Owner = ownerOf(k)
 	}
 	if p.Bars, err = d.barsOf(r.Context(), v, k); err != nil {
+		return answer{}, err
+	}
+	if p.Parents, p.Children, err = d.familyLinks(r.Context(), k); err != nil {
 		return answer{}, err
 	}
 	totals, err := limits.Totals(r.Context(), d.Payer, k)
@@ -365,6 +369,22 @@ func (d *dashboard) limits(k pay.Key) []limit {
 		list = append(list, limit{"Own budgets", count(len(pol.Hosts)) + " hosts, " + count(len(pol.Tasks)) + " tasks"})
 	}
 	return slices.DeleteFunc(list, func(l limit) bool { return l.Text == "" })
+}
+
+// familyLinks lists a key's parent and its children. They are of one organization, so a person who sees one key may see all.
+func (d *dashboard) familyLinks(ctx context.Context, k pay.Key) (parents, children []link, err error) {
+	if k.Parent != "" {
+		parent, err := d.Books.Key(ctx, k.Parent)
+		if err != nil {
+			return nil, nil, err
+		}
+		parents = []link{{label(parent), keyPath(parent.ID)}}
+	}
+	born, err := d.Books.Children(ctx, k)
+	for _, child := range born {
+		children = append(children, link{label(child), keyPath(child.ID)})
+	}
+	return parents, children, err
 }
 
 // totalText tells what is left of a task's total, and until when.

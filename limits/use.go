@@ -21,11 +21,41 @@ type Use struct {
 	Resets      time.Time // the end of the period (UTC); zero for a limit on one payment, and for a total
 	// Total is that of a task: what is spent was spent since its Begin. nil: it is another limit.
 	Total *policy.Total
+	// Parent: it is a budget of the key's parent, which the key shares.
+	Parent bool
 }
 
-// Of lists the limits on amounts that are in force for a key at a door, and their use. Its cost grows with
-// the sites that the key has paid this month, under budgets of hosts.
+// Of lists the limits on amounts that are in force for a key at a door, and their use. The parent's follow. Its cost
+// grows with the sites that the key has paid this month, under budgets of hosts.
 func Of(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) ([]Use, error) {
+	own, err := ofKey(ctx, p, k, door)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := OfParent(ctx, p, k, door)
+	return append(own, shared...), err
+}
+
+// OfParent lists the budgets that a key shares with its parent at a door, and their use; none: it has no parent.
+func OfParent(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (shared []Use, err error) {
+	if k.Parent == "" {
+		return nil, nil
+	}
+	parent, err := p.Options().Store.Key(ctx, k.Parent)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ofKey(ctx, p, parent, door)
+	for _, u := range list {
+		if u.Parent = true; u.Spent != nil { // limits on one payment are each key's own
+			shared = append(shared, u)
+		}
+	}
+	return shared, err
+}
+
+// ofKey is Of without the parent.
+func ofKey(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) ([]Use, error) {
 	u := newUses(ctx, p, p.PolicyOf(k, door), now(p, k))
 	for _, pattern := range slices.Sorted(maps.Keys(u.Policy.Hosts)) {
 		u.add("host-", pattern, u.Policy.Hosts[pattern], u.ofHosts(pattern))
@@ -86,10 +116,17 @@ func Budgets(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (li
 	return list, reserved, err
 }
 
-// Pays reports whether new payments of a key are made at a door now: it is not paused, and may use the door.
+// Pays reports whether new payments of a key are made at a door now: neither it nor its parent is paused, and
+// it may use the door.
 func Pays(ctx context.Context, p *pay.Payer, k pay.Key, door policy.Door) (bool, error) {
 	all, err := p.Options().Store.Pause(ctx)
-	return err == nil && all == nil && k.Paused == nil && p.PolicyOf(k, door).Opens(door), err
+	paused := all != nil || k.Paused != nil
+	if err == nil && k.Parent != "" {
+		var parent pay.Key
+		parent, err = p.Options().Store.Key(ctx, k.Parent)
+		paused = paused || parent.Paused != nil
+	}
+	return err == nil && !paused && p.PolicyOf(k, door).Opens(door), err
 }
 
 // now stands for a payment that a key would make at present.

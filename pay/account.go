@@ -66,7 +66,7 @@ type Link struct {
 
 // Apply returns the key as its new organization's. keys are the organization's keys; known
 // reports whether it exists. ErrKeyNotFound, ErrKeyLinked, ErrKeyClaimed,
-// ErrOrganizationNotFound, ErrKeyLimit.
+// ErrOrganizationNotFound, ErrKeyLimit, *InputError.
 func (l Link) Apply(k Key, org Organization, known bool, keys []Key) (Key, error) {
 	switch {
 	case k.Revoked():
@@ -79,6 +79,8 @@ func (l Link) Apply(k Key, org Organization, known bool, keys []Key) (Key, error
 		return k, ErrOrganizationNotFound
 	case KeysUsed(keys) >= l.Plans.Of(org.Plan).Keys:
 		return k, ErrKeyLimit
+	case k.Parent != "" || k.HasChildren:
+		return k, &InputError{Field: "key", Reason: "it has a parent or children, and these stay in one organization"}
 	}
 	k.OrganizationID = l.OrganizationID
 	k.PolicyRevision++

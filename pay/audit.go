@@ -206,6 +206,7 @@ type auditedKey struct {
 	Reissued       time.Time                `json:"reissued_at,omitzero"`
 	EarlierUntil   time.Time                `json:"earlier_secret_until,omitzero"`
 	Revoked        time.Time                `json:"revoked_at,omitzero"`
+	Parent         string                   `json:"parent,omitempty"`
 }
 
 type auditedPause struct {
@@ -230,7 +231,7 @@ func keyToAudit(k Key) auditedKey {
 	}
 	told := auditedKey{
 		Label: k.Label, OrganizationID: k.OrganizationID, Operator: k.Operator, Policy: k.Policy, Paused: pauseToAudit(k.Paused), PausedHosts: hosts,
-		Reissued: k.Reissued, Revoked: k.RevokedAt,
+		Reissued: k.Reissued, Revoked: k.RevokedAt, Parent: k.Parent,
 	}
 	if k.Overlap != nil {
 		told.EarlierUntil = k.Overlap.Until

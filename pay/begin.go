@@ -69,6 +69,8 @@ type Judgement struct {
 	// judged anew if the key has got another revision meanwhile.
 	Policy         *policy.Policy
 	PolicyRevision uint64
+	// Parent is the parent of the call's key, whose budgets must have room, too; nil: it has none.
+	Parent *Parent
 	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
 	// HostPaused holds the pause of the call's host for the key in its PolicyRevision, nil for none.

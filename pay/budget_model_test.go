@@ -20,7 +20,7 @@ import (
 // hosts and for several tasks, which settle, fail, are refused, vanish or are cleared away
 // as time goes by, over the ends of minutes, hours, days, weeks and months. It adds up rows and knows
 // nothing of counters: every budget must hold, and no payment that fits is refused. Limits change
-// on the way, and hold for what was spent before.
+// on the way, and hold for what was spent before. Two children share the budgets of the key, and have one of their own.
 type budgets struct {
 	*world
 	pol    policy.Policy
@@ -31,14 +31,18 @@ type budgets struct {
 	// begins has the beginnings of the present totals, and totals the ones that payments count in, by id.
 	begins map[string]time.Time
 	totals map[string]string
+	// family has the key and its children, and own the children's budgets of a day.
+	family []pay.Key
+	own    map[string]uint64
 }
 
 func TestBudgetsHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-		m := &budgets{world: w, begins: map[string]time.Time{}, totals: map[string]string{}}
+		m := &budgets{world: w, begins: map[string]time.Time{}, totals: map[string]string{}, own: map[string]uint64{}}
 		m.setAny(rt)
+		m.family = []pay.Key{m.key, m.bears(policy.Policy{}), m.bears(policy.Policy{})}
 		begin := func(rt *rapid.T) { m.begin(rt) }
 		rt.Repeat(map[string]func(*rapid.T){
 			"begin": begin, "begin more": begin, "and more": begin,
@@ -55,6 +59,13 @@ func TestBudgetsHold(t *testing.T) {
 			"limits": func(rt *rapid.T) {
 				m.changed = true
 				m.setAny(rt)
+			},
+			"limits of a child": func(rt *rapid.T) {
+				m.changed = true
+				most := rapid.Uint64Range(10, 60).Draw(rt, "day of a child")
+				child := rapid.SampledFrom(m.family[1:]).Draw(rt, "child")
+				m.own[child.ID] = most
+				must(m.store.SetPolicy(context.Background(), child.ID, &policy.Policy{DailyBudget: usdc(most)}))
 			},
 			"": m.hold,
 		})
@@ -157,7 +168,7 @@ func (m *budgets) totalOf(task string) string {
 
 // broken are the rules that do not hold once a payment that begins now is counted as well;
 // without one, those that do not hold as it is.
-func (m *budgets) broken(next *buy) (rules []string) {
+func (m *budgets) broken(next *buy, by pay.Key) (rules []string) {
 	type part struct {
 		rule string
 		most *policy.Cap
@@ -202,26 +213,29 @@ func (m *budgets) broken(next *buy) (rules []string) {
 	}
 	now := m.chain.clock()
 	sums, totals := map[string]uint64{}, map[string]uint64{}
-	add := func(host, task string, at time.Time, amount uint64) {
+	add := func(key, host, task string, at time.Time, amount uint64) {
+		sums["child "+key+" "+at.Format(time.DateOnly)] += amount
 		for i, p := range parts {
 			if p.of(host, task) {
 				sums[fmt.Sprint(i, " ", window(p.win, at))] += amount
 			}
 		}
-		sums["minute"+at.Format("2006-01-02 15:04")]++
+		if key == m.key.ID {
+			sums["minute"+at.Format("2006-01-02 15:04")]++
+		}
 	}
 	for _, p := range m.store.payments() {
 		amount := p.Terms.Amount.Big().Uint64()
 		if p.State == pay.Void && !p.Doubted || p.Refused && releasedAll(p) {
 			amount = 0 // it began all the same
 		}
-		add(p.Host, p.Task, p.Created, amount)
+		add(p.KeyID, p.Host, p.Task, p.Created, amount)
 		totals[m.totals[p.ID]] += amount
 	}
 	asked := func(part) bool { return true }
 	if next != nil {
 		host := next.url[len("https://") : len(next.url)-len(fmt.Sprintf("/%d", m.n))]
-		add(host, next.task, now, next.amount)
+		add(by.ID, host, next.task, now, next.amount)
 		asked = func(p part) bool { return p.of(host, next.task) } // the others cannot be what refuses it
 		totals[m.totalOf(next.task)] += next.amount
 	}
@@ -243,7 +257,12 @@ func (m *budgets) broken(next *buy) (rules []string) {
 			}
 		}
 	}
-	if m.pol.PerMinute != nil && sums["minute"+now.Format("2006-01-02 15:04")] > uint64(*m.pol.PerMinute) {
+	for child, most := range m.own {
+		if sums["child "+child+" "+now.Format(time.DateOnly)] > most && (next == nil || child == by.ID) {
+			rules = append(rules, "daily-budget")
+		}
+	}
+	if m.pol.PerMinute != nil && (next == nil || by.ID == m.key.ID) && sums["minute"+now.Format("2006-01-02 15:04")] > uint64(*m.pol.PerMinute) {
 		rules = append(rules, "per-minute")
 	}
 	return rules
@@ -255,7 +274,7 @@ func releasedAll(p *pay.Payment) bool {
 }
 
 func (m *budgets) hold(rt *rapid.T) {
-	if rules := m.broken(nil); rules != nil && !m.changed {
+	if rules := m.broken(nil, pay.Key{}); rules != nil && !m.changed {
 		rt.Fatalf("passed: %v", rules)
 	}
 }
@@ -268,11 +287,14 @@ func (m *budgets) begin(rt *rapid.T) {
 		task:   rapid.SampledFrom(modelTasks).Draw(rt, "task"),
 		amount: rapid.Uint64Range(1, 20).Draw(rt, "amount"),
 	}
-	broken := m.broken(&b)
+	by := must(m.store.Key(context.Background(), rapid.SampledFrom(m.family).Draw(rt, "key").ID))
+	broken := m.broken(&b, by)
 	if rapid.IntRange(0, 5).Draw(rt, "refuse") == 0 { // unless these terms were verified before
 		m.fac.mode("refuse", "")
 	}
-	a, err := m.payer.Open(context.Background(), m.request(b))
+	r := m.request(b)
+	r.Key = by
+	a, err := m.payer.Open(context.Background(), r)
 	m.fac.mode("", "")
 	var failed *pay.FailedError
 	switch got := rule(err); {

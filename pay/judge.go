@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -248,6 +249,9 @@ func (b *Begin) current(v BeginView, _ *judged) error {
 	if err == nil && revision != b.PolicyRevision {
 		err = ErrPolicyChanged
 	}
+	if err == nil && b.Parent != nil {
+		err = b.Parent.current(b, v)
+	}
 	if err == nil {
 		err = b.drawing(v)
 	}
@@ -284,6 +288,9 @@ func (b *Begin) running(v BeginView, _ *judged) error {
 	}
 	if err == nil {
 		err = b.Paused.refusal("the key")
+	}
+	if err == nil && b.Parent != nil {
+		err = b.Parent.Paused.refusal("the parent key " + b.Parent.Name)
 	}
 	if err == nil && b.HostPaused != nil {
 		err = refusedBy(RuleHostPaused, "the key pays this host nothing until a person lets it again: %s", b.HostPaused.Reason)
@@ -337,19 +344,27 @@ func (b *Begin) spend(v BeginView, j *judged) (err error) {
 	if b.Policy == nil {
 		return nil
 	}
-	var used func(budgetUse)
-	if b.KeyName != "" {
-		used = func(u budgetUse) {
-			if n, crossed := budgetCrossed(b.KeyName, b.New, u); crossed {
+	tells := func(name string, row *Payment) func(budgetUse) {
+		if b.KeyName == "" {
+			return nil
+		}
+		return func(u budgetUse) {
+			if n, crossed := budgetCrossed(name, row, u); crossed {
 				j.tells = append(j.tells, n)
 			}
 		}
 	}
-	if err := budgets(*b.Policy, v, b.New, used); err != nil {
+	if err := budgets(*b.Policy, v, b.New, tells(b.KeyName, b.New)); err != nil {
 		return err
 	}
+	var parents []Reservation
+	if b.Parent != nil {
+		if parents, err = b.Parent.spend(v, b.New, tells(b.Parent.Name, b.Parent.row(b.New))); err != nil {
+			return err
+		}
+	}
 	j.spends, err = spending(v, b.New, b.Hours || b.Policy.CountsHours())
-	j.spends = append(j.spends, total(*b.Policy, b.New)...)
+	j.spends = slices.Concat(j.spends, total(*b.Policy, b.New), parents)
 	return err
 }
 

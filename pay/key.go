@@ -29,6 +29,11 @@ type Key struct {
 	Paused *Pause `json:"Paused,omitempty"`
 	// PausedHosts holds the pauses of single hosts, by [Payment.Host]: the key makes no new payment to them.
 	PausedHosts map[string]Pause `json:"PausedHosts,omitempty"`
+	// Parent is the id of the key whose budgets this one shares; "": it has none. It is set when the key is made, and
+	// never changes. See [Key.Child].
+	Parent string `json:"Parent,omitempty"`
+	// HasChildren: a key was made with this one as its parent.
+	HasChildren bool `json:"HasChildren,omitempty"`
 	// Exec marks the key that `purser exec` pays with. A copy of its secret is kept, encrypted.
 	Exec bool `json:"Exec,omitempty"`
 	// Reissued holds when the present secret took the place of an earlier one; zero: it is the first.
@@ -112,7 +117,7 @@ func ValidSecret(s string) bool {
 
 const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~+/=-"
 
-// Resolve finds the key with this secret: ErrKeyNotFound, also for a revoked key.
+// Resolve finds the key with this secret: ErrKeyNotFound, also for a revoked key and the child of one.
 func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
 	if !ValidSecret(secret) {
 		return Key{}, ErrKeyNotFound
@@ -121,7 +126,13 @@ func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
 	if k, err = Found(k, err, p.now()); err == nil && k.Revoked() {
 		return Key{}, ErrKeyNotFound
 	}
-	return k, err
+	if err != nil {
+		return k, err
+	}
+	if _, err := p.parentOf(ctx, k); err != nil {
+		return Key{}, err
+	}
+	return k, nil
 }
 
 // Found reads what a store says of a secret: that of an overlap finds its key until the overlap's end.

@@ -51,6 +51,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	if b.Judgement, err = p.judgement(ctx, r.Key, pol, declined, now); err != nil {
 		return nil, c, err
 	}
+	if b.Parent, err = p.judgedParent(ctx, r.Key, r.Door); err != nil {
+		return nil, c, err
+	}
 	if pause, paused := r.Key.PausedHosts[policy.SiteOf(r.URL).String()]; paused {
 		b.HostPaused = &pause
 	}

@@ -201,6 +201,17 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 	if p.countsHours(k) {
 		row.Reservations = append(row.Reservations, budgeted(row, byHour.key(k.ID, row.Currency)+byHour.of(at)))
 	}
+	if k.Parent == "" {
+		return row, nil
+	}
+	parent, err := p.store.Key(ctx, k.Parent)
+	if err != nil {
+		return nil, fmt.Errorf("parent of key %s: %w", k.ID, err)
+	}
+	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(parent.ID, row.Currency, at)))
+	if p.countsHours(parent) {
+		row.Reservations = append(row.Reservations, budgeted(row, byHour.key(parent.ID, row.Currency)+byHour.of(at)))
+	}
 	return row, nil
 }
 

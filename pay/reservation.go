@@ -165,7 +165,8 @@ func keyCounters() [15]string {
 	return [...]string{"day/", "place/key/", "pending/n/", "pending/sum/", failedPrefix + "minute/", failedPrefix + "day/", failedPrefix + "begun/", "minute/", pricePrefix, "site-day/", "task-day/", "hour/", "site-hour/", "task-hour/", totalPrefix}
 }
 
-// Key returns the id of the key whose payments alone change the counter; "": several keys may share it. Complete tells
+// Key returns the id of the key whose counter it is: only its payments change it, and those of its children; "": other
+// keys may share it. Complete tells
 // that the id has ended, so that all counters whose names begin with c are of that key.
 func (c Counter) Key() (id string, complete bool) {
 	for _, kind := range keyCounters() {

@@ -154,6 +154,7 @@ type budgetUse struct {
 	most         money.Amount
 	before, with money.Amount // without and with the row
 	period       policy.Period
+	parent       *Parent       // whose budget it is; nil: it is that of the payment's key
 	total        *policy.Total // takes the place of period; nil: it is the budget of a period
 }
 

@@ -171,7 +171,11 @@ func (p *Payer) tellRefusal(r Request, err error) {
 		row := &Payment{
 			KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Host: policy.SiteOf(r.URL).String(), Created: p.now().UTC(), Task: r.Task,
 		}
-		n := budgetNotice(r.Key.Name(), row, *refused.over, NoticeBudget100, 100)
+		name := r.Key.Name()
+		if of := refused.over.parent; of != nil {
+			name, row.KeyID = of.Name, of.KeyID
+		}
+		n := budgetNotice(name, row, *refused.over, NoticeBudget100, 100)
 		n.Payee = ""
 		// A client that asks on in vain must not have the store written to for each request.
 		p.tellOnce(n.Once, untold{make: func(string) Notice { return n }})

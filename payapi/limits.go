@@ -37,6 +37,7 @@ type limitUse struct {
 	Resets string `json:"resets,omitempty"`
 	Since  string `json:"since,omitempty"` // of a task's total
 	Ends   string `json:"ends,omitempty"`  // of a task with an end
+	Parent bool   `json:"parent,omitempty"`
 }
 
 // quotaUse counts the payments of the month under the plan.
@@ -79,7 +80,7 @@ func (a *API) limits(r *http.Request, key pay.Key) (reply, error) {
 		AllowHosts: pol.AllowHosts, DenyHosts: pol.DenyHosts, AllowPayees: pol.AllowPayees, DenyPayees: pol.DenyPayees,
 	}
 	for i, u := range used {
-		list.Limits[i] = limitUse{Rule: u.Rule, Of: u.Of, Limit: money.Text(u.Limit)}
+		list.Limits[i] = limitUse{Rule: u.Rule, Of: u.Of, Limit: money.Text(u.Limit), Parent: u.Parent}
 		if u.Left != nil {
 			list.Limits[i].Spent, list.Limits[i].Left = money.Text(*u.Spent), money.Text(*u.Left)
 			list.Limits[i].Resets = moment(u.Resets)

@@ -36,8 +36,12 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	for _, l := range want.Limits {
 		shared = append(shared, l.Counter)
 	}
+	locks := locksOf(want.KeyID, shared)
+	if want.Parent != nil {
+		locks = append(locks, keyLock(want.Parent.KeyID))
+	}
 	o := &op{
-		locks: locksOf(want.KeyID, shared),
+		locks: locks,
 		wants: func(s *state) { d.rehearse(ctx, s, want) },
 		run: func(s *state) (err error) {
 			begun, err = d.begin(ctx, s, want)

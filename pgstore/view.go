@@ -107,6 +107,9 @@ func (v view) PolicyRevision(keyID string) (uint64, error) {
 		return 0, err
 	}
 	if v.rehearsed != nil {
+		if parent := v.rehearsed.Parent; parent != nil && parent.KeyID == keyID {
+			return parent.PolicyRevision, nil
+		}
 		return v.rehearsed.PolicyRevision, nil
 	}
 	return v.keys[keyID].revision, nil

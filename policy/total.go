@@ -8,7 +8,7 @@ import (
 )
 
 // Total bounds all that a task spends from a moment on, until another one. Only tasks of a key's own policy have one.
-// What was spent is counted from when the total was set: see [Policy.Begun].
+// Spending is counted from when the total was set: see [Policy.Begun].
 type Total struct {
 	// Amount is the most that the task may spend, in the smallest unit of USDC.
 	Amount money.Amount `json:"amount"`

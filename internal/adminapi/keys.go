@@ -40,6 +40,20 @@ type Key struct {
 	Today *Today                    `json:"today,omitempty"` // where it was asked for, and with a single key
 	// Totals lists the totals of the key's tasks, where Today is there.
 	Totals []Total `json:"totals,omitempty"`
+	// Parent is the id of the key whose budgets this one shares.
+	Parent string `json:"parent,omitempty"`
+	// ParentLabel, ParentLimits and Children are there with a single key. ParentLimits has the parent's budgets at the
+	// proxy; Children has the ids and labels of keys whose parent this one is.
+	ParentLabel  string     `json:"parent_label,omitempty"`
+	ParentLimits []Limit    `json:"parent_limits,omitempty"`
+	Children     []Relative `json:"children,omitempty"`
+}
+
+// Relative names a key of a family.
+type Relative struct {
+	ID      string    `json:"id"`
+	Label   string    `json:"label"`
+	Revoked time.Time `json:"revoked_at,omitzero"`
 }
 
 // Total is the total of a task and its use. Amounts are in the smallest unit of USDC.
@@ -66,7 +80,7 @@ func (p *Purser) shownKey(k pay.Key) Key {
 	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[policy.Door]policy.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
-		Reissued: k.Reissued, EarlierUntil: k.EarlierUntil(p.Books.Now()), Used: k.Used,
+		Reissued: k.Reissued, EarlierUntil: k.EarlierUntil(p.Books.Now()), Used: k.Used, Parent: k.Parent,
 	}
 	for host, pause := range k.PausedHosts {
 		if shown.PausedHosts == nil {
@@ -104,7 +118,34 @@ func (p *Purser) key(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.shownToday(r.Context(), k)
+	return p.shownWhole(r.Context(), k)
+}
+
+// shownWhole returns a single key with its family.
+func (p *Purser) shownWhole(ctx context.Context, k pay.Key) (Key, error) {
+	shown, err := p.shownToday(ctx, k)
+	if err != nil {
+		return shown, err
+	}
+	if k.Parent != "" {
+		parent, err := p.Books.Key(ctx, k.Parent)
+		if err != nil {
+			return shown, err
+		}
+		used, err := limits.OfParent(ctx, p.Payer, k, policy.DoorProxy)
+		if err != nil {
+			return shown, err
+		}
+		shown.ParentLabel = parent.Label
+		for _, u := range used {
+			shown.ParentLimits = append(shown.ParentLimits, shownLimit(u))
+		}
+	}
+	children, err := p.Books.Children(ctx, k)
+	for _, c := range children {
+		shown.Children = append(shown.Children, Relative{c.ID, c.Label, c.RevokedAt})
+	}
+	return shown, err
 }
 
 // Today tells how much of a key's daily budget is used on the present day (UTC).
@@ -163,6 +204,9 @@ type NewKey struct {
 	// Wallet names the wallet that the key draws from, by id or address, or is "new" for one of its
 	// own. Default: the deployment's.
 	Wallet string `json:"wallet"`
+	// Parent names the key whose budgets this one shares, by id or label. The key then draws from the wallets of its
+	// parent, unless Wallet says another one.
+	Parent string `json:"parent"`
 	// Exec: the key is made in the place of an exec key that was revoked. It takes nothing else.
 	Exec bool `json:"exec"`
 }
@@ -201,12 +245,32 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, secret, err := p.Books.CreateKey(r.Context(), books.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
+	ask := books.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true}
+	var family []pay.Wallet
+	if want.Parent != "" {
+		parent, err := p.find(r.Context(), want.Parent)
+		if err != nil {
+			return nil, err
+		}
+		ask.Parent, ask.Operator, ask.OrganizationID = parent.ID, parent.Operator, parent.OrganizationID
+		if want.Wallet == "" {
+			if family, lent, err = p.familyWallets(r.Context(), parent, want.Network); err != nil {
+				return nil, err
+			}
+		}
+	}
+	key, secret, err := p.Books.CreateKey(r.Context(), ask)
 	if err != nil {
 		return nil, err
 	}
 	wallet := lent
 	switch {
+	case len(family) > 0:
+		for _, w := range slices.Backward(family) { // the one that is lent last pays
+			if err == nil {
+				err = p.Books.ShareWallet(r.Context(), w.ID, key.ID)
+			}
+		}
 	case lent.ID != "":
 		err = p.Books.ShareWallet(r.Context(), lent.ID, key.ID)
 	case want.Wallet == NewWalletOfItsOwn:
@@ -218,6 +282,19 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 		return nil, err
 	}
 	return created{createdKey(books.Access{Key: key, Secret: secret, Wallet: wallet})}, nil
+}
+
+// familyWallets lists the wallets that a parent draws from, and returns the first one on a network; "": on any.
+func (p *Purser) familyWallets(ctx context.Context, parent pay.Key, network string) (list []pay.Wallet, first pay.Wallet, err error) {
+	list, err = p.Books.ListWallets(ctx, parent)
+	if len(list) == 0 || err != nil {
+		return nil, first, err
+	}
+	on := slices.IndexFunc(list, func(w pay.Wallet) bool { return network == "" || w.Network == network })
+	if on < 0 {
+		return nil, first, Errorf(http.StatusBadRequest, "network: the parent draws from no wallet on %.64q", network)
+	}
+	return list, list[on], nil
 }
 
 func (p *Purser) createExec(r *http.Request, want NewKey) (any, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/pay"
 )
 
 const (
@@ -136,7 +137,7 @@ func TestPolicies(t *testing.T) {
 func TestKeys(t *testing.T) {
 	w := newWorld(t)
 	w.answers(request{"GET", "/keys", "", 200, `{"keys":[]}` + "\n"})
-	w.run("keys", "KEY LABEL STATE ORGANIZATION MADE (UTC) LAST USED (UTC) OWN LIMITS\n")
+	w.run("keys", "KEY LABEL STATE PARENT ORGANIZATION MADE (UTC) LAST USED (UTC) OWN LIMITS\n")
 	made := ran[adminapi.CreatedKey](w, "keys create --label res\x1b[31mearch --daily-budget 5 --door proxy")
 	if !strings.HasPrefix(made.Key, "pk_") || made.Address == nil || made.Network != "base" {
 		t.Errorf("%+v", made)
@@ -360,4 +361,54 @@ func TestExecKey(t *testing.T) {
 	_, text = w.send("POST", "/keys/exec/reissue", "application/json", "{}")
 	reissued := decode[adminapi.ReissuedKey](w, text)
 	w.answers(request{"POST", "/exec", "{}", 200, reissued.Key})
+}
+
+// A child is made with a parent for good. It draws from the parent's wallets and shows whose budgets it shares; what it
+// spends shows at both.
+func TestFamily(t *testing.T) {
+	w := newWorld(t)
+	parent := ran[adminapi.CreatedKey](w, "keys create --label research --daily-budget 5 --wallet new")
+	child := ran[adminapi.CreatedKey](w, "keys create --label worker --parent research --daily-budget 3")
+	own := ran[adminapi.CreatedKey](w, "keys create --label loner --parent "+parent.ID[:13]+" --wallet new")
+	if !child.Lent || child.Wallet != parent.Wallet || own.Wallet == parent.Wallet {
+		t.Errorf("%+v\n%+v\n%+v", parent, child, own)
+	}
+	w.buys(pay.Key{ID: child.ID}, 1_000_000, "https://api.example.com/1")
+	w.run("keys show worker", "parent research ("+parent.ID+")", "!child ")
+	w.run("keys show research", "child worker ("+child.ID+")", "child loner ("+own.ID+")", "!parent ")
+	w.run("keys list", "PARENT", parent.ID[:8])
+	w.run("limits worker", "parent research", "shared: daily-budget 1 of 5 spent, 4 left", "left today 2 at")
+	w.run("limits research", "left today 4 at the proxy", "child worker")
+	w.run("limits research --daily-budget 1.5", "left today 0.5", "child worker")
+	if got := w.rule(pay.Key{ID: child.ID}, 600_000, "https://api.example.com/2"); got != "daily-budget" {
+		t.Errorf("refused by %q", got)
+	}
+	w.run("keys revoke worker --yes")
+	w.run("keys show research", "child worker ("+child.ID+"), revoked")
+	w.run("keys pause research --reason lunch")
+	if got := w.rule(pay.Key{ID: own.ID}, 1, "https://api.example.com/3"); got != pay.RulePaused {
+		t.Errorf("refused by %q", got)
+	}
+	w.run("audit", "parent "+parent.ID)
+	w.fails(map[string]string{
+		"keys create --parent worker":                          "revoked",
+		"keys create --parent loner":                           "two generations",
+		"keys create --parent nobody":                          `no key has the id or label "nobody"`,
+		"keys create --parent research --network base-sepolia": "not one that this purser pays on",
+		"keys create --parent research --exec":                 "takes no label, wallet or limits",
+	})
+}
+
+// The child of an organization's key is one of the organization, and its plan bounds it.
+func TestFamilyOfAnOrganization(t *testing.T) {
+	w := newWorld(t)
+	k, _, err := w.Books.CreateKey(t.Context(), books.KeyRequest{OrganizationID: "acme"})
+	w.must(err)
+	_, err = w.Books.CreateWallet(t.Context(), k, "base")
+	w.must(err)
+	made := ran[adminapi.CreatedKey](w, "keys create --label worker --parent "+k.ID)
+	child := must(w.Books.Key(t.Context(), made.ID))
+	if child.OrganizationID != "acme" || child.Operator || child.Parent != k.ID || !made.Lent {
+		t.Errorf("%+v, %+v", child, made)
+	}
 }

@@ -166,16 +166,20 @@ func (p *Purser) story(ctx context.Context, row *pay.Payment) (Story, error) {
 	s.KeyLabel = k.Label
 	limited, err := limits.OfPayment(ctx, p.Payer, k, row)
 	for _, l := range limited {
-		shown := Limit{Rule: l.Rule, Of: l.Of, Limit: l.Limit.String(), Resets: l.Resets}
-		if l.Spent != nil {
-			shown.Spent, shown.Left = l.Spent.String(), l.Left.String()
-		}
-		if l.Total != nil {
-			shown.Since, shown.Ends = l.Total.Begin, l.Total.Until
-		}
-		s.Limits = append(s.Limits, shown)
+		s.Limits = append(s.Limits, shownLimit(l))
 	}
 	return s, err
+}
+
+func shownLimit(u limits.Use) Limit {
+	shown := Limit{Rule: u.Rule, Of: u.Of, Limit: u.Limit.String(), Resets: u.Resets}
+	if u.Spent != nil {
+		shown.Spent, shown.Left = u.Spent.String(), u.Left.String()
+	}
+	if u.Total != nil {
+		shown.Since, shown.Ends = u.Total.Begin, u.Total.Until
+	}
+	return shown
 }
 
 func storyOf(p *pay.Payment, now time.Time) Story {

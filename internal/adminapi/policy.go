@@ -77,7 +77,7 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
 		return nil, err
 	}
-	return p.shownToday(r.Context(), k)
+	return p.shownWhole(r.Context(), k)
 }
 
 // readPolicy reads a policy; nil for null.

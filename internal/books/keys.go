@@ -23,6 +23,7 @@ type KeyRequest struct {
 	Plan           pay.PlanName
 	Policy         *policy.Policy
 	Operator, Exec bool // see [pay.Key]
+	Parent         string
 }
 
 // KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound, ErrSecretReplaced.
@@ -161,7 +162,7 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 	k, err := b.store.CreateKey(ctx, pay.NewKey{
 		Key: pay.Key{
 			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
-			Created: b.now().UTC(), Policy: own, Operator: r.Operator, Exec: r.Exec,
+			Created: b.now().UTC(), Policy: own, Operator: r.Operator, Exec: r.Exec, Parent: r.Parent,
 		},
 		Secret: secret, Plan: r.Plan, Plans: b.plans,
 	})
@@ -169,6 +170,27 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 		b.keyCreated()
 	}
 	return k, secret, err
+}
+
+// Children lists the keys that were made with a key as their parent, oldest first.
+func (b *Books) Children(ctx context.Context, k pay.Key) (children []pay.Key, err error) {
+	if !k.HasChildren {
+		return nil, nil
+	}
+	for after := k.ID; ; { // a child is younger
+		page, err := b.reader.ListKeys(ctx, after, listPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, child := range page {
+			if after = child.ID; child.Parent == k.ID {
+				children = append(children, child)
+			}
+		}
+		if len(page) < listPage {
+			return children, nil
+		}
+	}
 }
 
 func validOrganizationID(s string) bool {

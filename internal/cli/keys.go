@@ -30,9 +30,15 @@ It draws from the deployment's wallet ('purser wallets --help'), or from the one
 names; --wallet new makes one for it alone. The flags for limits are those of 'purser limits'. What they do not set is as the
 configured defaults say, at every door, the REST API as well. No plan bounds its payments.
 
+With --parent, for an agent that starts agents, the key is a child of another one. It has limits of
+its own, and what it spends counts in the parent's budgets, too: both must have room. It draws from
+the wallets that the parent has now, and belongs to the parent's organization, if there is one. While the
+parent is paused it pays nothing, and a revoked parent's children are refused. A child has no children.
+
     $ purser keys create --label research --daily-budget 5 --door proxy
     $ purser keys create --label ci --network base-sepolia --json
-    $ purser keys create --label customer-7 --wallet new`
+    $ purser keys create --label customer-7 --wallet new
+    $ purser keys create --label worker --parent research --daily-budget 1`
 
 func (env *Env) keysCommand(c *cobra.Command) {
 	a := env.asks(c)
@@ -56,13 +62,14 @@ func listKeys(a *asking) {
 				{head: "KEY", holds: idCell},
 				{head: "LABEL", holds: textCell},
 				{head: "STATE", holds: textCell},
+				{head: "PARENT", holds: idCell, spare: 3},
 				{head: "ORGANIZATION", holds: idCell, spare: 1},
 				{head: "MADE (UTC)", holds: timeCell, spare: 2},
 				{head: "LAST USED (UTC)", holds: timeCell, spare: 2},
 				{head: "OWN LIMITS", holds: textCell},
 			},
 			cells: func(k adminapi.Key) []string {
-				return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Organization), when(k.Created), orDash(when(lastUse(k))), summary(k.Policy)}
+				return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Parent), orDash(k.Organization), when(k.Created), orDash(when(lastUse(k))), summary(k.Policy)}
 			},
 		}.print(a)
 	})
@@ -92,6 +99,7 @@ func writeKeyFacts(t *table, k adminapi.Key) {
 	t.row("key", k.ID)
 	t.row("label", orDash(k.Label))
 	t.row("state", keyStateText(k))
+	writeFamily(t, k)
 	if k.Organization != "" {
 		t.row("organization", k.Organization)
 	}
@@ -107,6 +115,28 @@ func writeKeyFacts(t *table, k adminapi.Key) {
 		t.row("last used at "+string(door), used)
 	}
 	t.row("own limits", summary(k.Policy))
+}
+
+// writeFamily writes a key's parent and children.
+func writeFamily(t *table, k adminapi.Key) {
+	if k.Parent != "" {
+		t.row("parent", named(k.Parent, k.ParentLabel))
+	}
+	for _, child := range k.Children {
+		name := named(child.ID, child.Label)
+		if !child.Revoked.IsZero() {
+			name += ", revoked"
+		}
+		t.row("child", name)
+	}
+}
+
+// named names a key by its label and id.
+func named(id, label string) string {
+	if label == "" {
+		return id
+	}
+	return label + " (" + id + ")"
 }
 
 // lastUse tells when a key was last used at any door; zero: never.
@@ -145,11 +175,12 @@ func createKeyCommand(keys *asking) {
 	name := a.Flags().String("label", "", "what the key is for; up to 200 characters")
 	network := a.networkFlag("network of its wallet")
 	wallet := a.Flags().String("wallet", "", "wallet that it draws from, by id or address, or new for one of its own (default: the deployment's)")
+	parent := a.Flags().String("parent", "", "key whose budgets it shares, by id or label; it draws from that key's wallets")
 	exec := a.Flags().Bool("exec", false, "make another exec key in the place of a revoked one")
 	a.jsonFlag(printsJSON)
 	limits := changeFlags(a.Command, nil)
 	a.runs(func([]string) error {
-		body := map[string]any{"label": *name, "network": *network, "wallet": *wallet, "exec": *exec}
+		body := map[string]any{"label": *name, "network": *network, "wallet": *wallet, "parent": *parent, "exec": *exec}
 		patch, err := limits()
 		if err != nil {
 			return err

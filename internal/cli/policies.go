@@ -134,6 +134,10 @@ func writeKey(t *table, k adminapi.Key) {
 	if left := leftToday(k.Today); left != unlimited {
 		t.row("left today", left+" at the proxy")
 	}
+	writeFamily(t, k)
+	for _, l := range k.ParentLimits {
+		t.row("shared: "+sharedName(l), fmt.Sprintf("%s of %s spent, %s left", units(l.Spent), units(l.Limit), units(l.Left)))
+	}
 	for _, total := range k.Totals {
 		t.row("total of task "+total.Task, totalText(total))
 	}
@@ -162,6 +166,14 @@ func writeKey(t *table, k adminapi.Key) {
 			t.row(values...)
 		}
 	}
+}
+
+// sharedName names a budget of the parent, such as "daily-budget" or "task-total of nightly".
+func sharedName(l adminapi.Limit) string {
+	if l.Of == "" {
+		return l.Rule
+	}
+	return l.Rule + " of " + l.Of
 }
 
 // raiseText tells what is raised and until when.

@@ -11,12 +11,32 @@ import (
 
 // CreateKey stores a key, and its organization if it is claimed.
 func (b Book) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
-	return update(ctx, b, nil, func(tx BookTx) (pay.Key, error) {
+	var locked []string
+	if k.Parent != "" {
+		locked = []string{k.Parent}
+	}
+	return update(ctx, b, locked, func(tx BookTx) (pay.Key, error) {
 		if err := tx.Room(); err != nil {
 			return pay.Key{}, err
 		}
 		return k.Key, createKey(ctx, tx, k)
 	})
+}
+
+// addChild notes at the parent of a new key that it has children: *InputError.
+func addChild(tx BookTx, k pay.Key) error {
+	parent, err := tx.Key(k.Parent)
+	if errors.Is(err, pay.ErrKeyNotFound) {
+		return &pay.InputError{Field: "parent", Reason: "there is no such key"}
+	}
+	if err != nil {
+		return err
+	}
+	parent, changed, err := k.Child(parent)
+	if err != nil || !changed {
+		return err
+	}
+	return tx.PutKey(parent)
 }
 
 // createKey writes a key, and its organization if it is claimed.
@@ -40,6 +60,11 @@ func createKey(ctx context.Context, tx BookTx, k pay.NewKey) error {
 		return fmt.Errorf("create key: id %s is taken", k.ID)
 	case !errors.Is(err, pay.ErrKeyNotFound):
 		return err
+	}
+	if k.Parent != "" {
+		if err := addChild(tx, k.Key); err != nil {
+			return err
+		}
 	}
 	var was, org pay.Organization
 	known := true

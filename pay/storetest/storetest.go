@@ -46,7 +46,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Deliveries": deliveryTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
 		"Stops": stopTests, "Reissues": reissueTests, "Shares": shareTests, "Audit": auditTests, "Retention": retentionTests, "Declines": declineTests, "Filters": filterTests, "Notices": noticeTests, "Redirects": redirectTests,
-		"Approvals": approvalTests, "Texts": textTests,
+		"Approvals": approvalTests, "Texts": textTests, "Families": familyTests,
 	} {
 		runAll(t, name, tests, fresh)
 	}
