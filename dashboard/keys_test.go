@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
 var shownKey = regexp.MustCompile(`pk_[A-Za-z0-9_-]{40,}`)
@@ -93,4 +95,22 @@ func TestRevealingAKey(t *testing.T) {
 	if !strings.Contains(logs, `"key":"`+ada.key.ID+`","by":"account `+ada.account.ID+`"`) || strings.Contains(logs, secret) {
 		t.Errorf("the log lacks who revealed what, or has the key: %s", logs)
 	}
+}
+
+// The page of a key names its parent and its children, and what the totals of its tasks leave.
+func TestFamilyOnThePageOfAKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, bounded)
+	ada := w.person("ada")
+	total := policy.Budget{Total: &policy.Total{Amount: money.New(5_000_000), Until: time.Now().Add(time.Hour)}}
+	if _, err := w.books.SetPolicy(t.Context(), ada.key.ID, &policy.Policy{Tasks: map[string]policy.Budget{"nightly": total}}); err != nil {
+		t.Fatal(err)
+	}
+	child, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "worker", OrganizationID: ada.key.OrganizationID, Parent: ada.key.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/dashboard/keys/"
+	ada.get(path+child.ID).is(200, "Parent", `href="`+path+ada.key.ID+`"`)
+	ada.get(path+ada.key.ID).is(200, "Children", `href="`+path+child.ID+`"`, "Task nightly", "5 USDC left of 5 USDC since ", ", until ")
 }

@@ -142,3 +142,27 @@ func TestTellingOfSharedBudgets(t *testing.T) {
 	w.tells(pay.NoticeBudget80, 1, "Key "+w.key.Name()+" has used 90 %")
 	w.tells(pay.NoticeBudget100, 1, "Key "+w.key.Name()+" has used 90 %")
 }
+
+// After a restore, what the chain tells of a child counts in the budgets of both.
+func TestReconcilingCountsForTheFamily(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	child := w.bears(policy.Policy{})
+	w.set(policy.Policy{HourlyBudget: usdc(100)})
+	backup, taken := w.store.snapshot(), w.chain.clock()
+	for amount, k := range map[string]pay.Key{"7": child, "5": w.key} {
+		r := w.proxied("https://one.example/"+amount, amount, "")
+		r.Key = k
+		w.settles(r)
+	}
+	w.restore(backup, taken, true)
+	w.chain.advance(10 * time.Minute)
+	w.mustReconcile()
+	hour := pay.Counter("hour/" + w.key.ID + "/USDC/" + taken.UTC().Format("2006-01-02T15"))
+	for c, want := range map[pay.Counter]string{pay.DailyCounter(w.key.ID, "USDC", taken): "12", pay.DailyCounter(child.ID, "USDC", taken): "7", hour: "12"} {
+		if got := w.counter(c); got != want {
+			t.Errorf("%s is %s, want %s", c, got, want)
+		}
+	}
+	w.checkBooks()
+}
