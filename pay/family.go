@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/policy"
 )
 
-// A key may have a parent: another key, whose budgets it shares. What the child spends counts in the counters of both,
+// A key may have a parent: another key, whose budgets it shares. A payment of the child counts in the counters of both,
 // and both have room or nothing is paid. All other limits are each key's own. Families have two generations.
 
 // Parent is the parent of a call's key, as the call was judged by it.

@@ -62,7 +62,7 @@ var familyTests = map[string]func(*fixture){
 		}
 	},
 	"budgets are shared": func(f *fixture) {
-		// What children and parent spend at once counts exactly for all, and what does not fit leaves no trace.
+		// Children and parent spend at once: each amount counts exactly for all, and one that does not fit leaves no trace.
 		parent := f.key()
 		a, b := f.child(parent), f.child(parent)
 		parent = must(f.Key(f.ctx, parent.ID))
@@ -118,7 +118,7 @@ var familyTests = map[string]func(*fixture){
 		}
 		settled, void, refused := begin(k, 7), begin(k, 8), begin(other, 5)
 		f.counts("the parent", day(parent), 20)
-		// The row alone says what was reserved, whoever is revoked or has other limits by now.
+		// The row alone says what was reserved, also when keys are revoked or have other limits by now.
 		must(f.SetPolicy(f.ctx, parent.ID, &policy.Policy{}))
 		must(f.StopKey(f.ctx, other.ID, stop(pay.StopRevoke, operator)))
 		f.settle(settled, true)
