@@ -56,7 +56,7 @@ func SiteIn(u *url.URL) Site {
 	if n, err := strconv.ParseUint(s.port, 10, 64); err == nil { // 0443 leads where 443 does
 		s.port = strconv.FormatUint(n, 10)
 	}
-	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	own := map[string]string{"http": "80", "https": "443", "mcp": "443"}[u.Scheme]
 	if s.port == "" {
 		s.port = own
 	}

@@ -189,7 +189,7 @@ func follow(client context.Context, resp *http.Response, a *pay.Attempt, stop fu
 	if !is || call == nil || resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil
 	}
-	events := lastEventOf(resp)
+	events := call.carrier.lastEvent(resp)
 	if events == nil {
 		return nil
 	}

@@ -65,6 +65,7 @@ type Call struct {
 	job      job           // that it asks about
 	signedIn bool          // see Transport.signIn
 	cookies  cookies       // of its 402s
+	carrier  carrier       // of its challenge and payment; nil: its request has not been answered
 	approved *pay.Approval // that the call has waited for
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
@@ -293,7 +294,7 @@ func (c *Call) Fail(err error) error {
 	if !c.memo.ended {
 		c.memo.unanswered()
 	}
-	return &SendError{Payment: c.memo.attempt.Payment(), cause: err}
+	return &SendError{Payment: c.memo.attempt.Payment(), carrier: c.carrier, cause: err}
 }
 
 // Pending reports whether a payment waits for the end of the call.
