@@ -206,7 +206,7 @@ func (c *Call) Finish(answered bool) {
 	c.arrival.Decided()
 	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
-		m.attempt.Deliver(answered || m.tail.delivered(), c.acknowledged)
+		m.attempt.Deliver(answered && c.carrier.came() || m.tail.delivered(), c.acknowledged)
 	}
 	if c.memo != nil {
 		c.memo.tail.finish()

@@ -54,6 +54,8 @@ type carrier interface {
 	explain(req *http.Request, resp *http.Response, why Explanation, patience time.Duration)
 	// lastEvent returns what finds the end of an answer that is a stream; nil: it has none of its own.
 	lastEvent(resp *http.Response) *lastEvent
+	// came reports whether the answer that was last looked at has come, as far as it was read.
+	came() bool
 	// own makes an answer of purser's own, in the place of the seller's, one that the client takes for an answer.
 	own(req *http.Request, resp *http.Response, p problem)
 	// withhold puts words of purser's in the place of a challenge. told is for headers.
@@ -115,6 +117,8 @@ func (httpCarrier) explain(req *http.Request, resp *http.Response, why Explanati
 }
 
 func (httpCarrier) lastEvent(resp *http.Response) *lastEvent { return lastEventOf(resp) }
+
+func (httpCarrier) came() bool { return true }
 
 func (httpCarrier) own(*http.Request, *http.Response, problem) {}
 

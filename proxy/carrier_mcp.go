@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/declines"
-	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
@@ -43,6 +42,7 @@ type mcpCarrier struct {
 	said    toolcall.Answer  // of the newest answer, as far as it was read
 	dialect toolcall.Dialect // in which the newest challenge came
 	status  bool             // that challenge came with status 402
+	waits   bool             // the newest answer is a stream in which the call's has not come yet
 }
 
 var _ carrier = (*mcpCarrier)(nil)
@@ -89,7 +89,7 @@ const eventStream = "text/event-stream"
 // that for the client. late hears the answer to a paid call that comes behind other messages, and returns what the
 // client gets in its place, nil for the answer itself; a nil late means that the call is unpaid.
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
-	c.said = toolcall.Answer{}
+	c.said, c.waits = toolcall.Answer{}, false
 	body, is := resp.Body.(*watched)
 	if !is || resp.StatusCode != http.StatusOK {
 		return
@@ -179,12 +179,13 @@ func (c *mcpCarrier) untilAnswer(from *bufio.Reader) error {
 
 // whileWorking reads the events of a paid call up to its first message, and returns the whole stream.
 func (c *mcpCarrier) whileWorking(from *bufio.Reader, late func(protocol.Answer) *problem, p protocol.Protocol) io.Reader {
+	c.waits = true
 	filter := &eventFilter{from: from, most: maxToolAnswer}
 	filter.look = func(e event) []byte {
 		if c.call.Sort(e.data) != toolcall.Answers {
 			return e.raw
 		}
-		c.said = c.call.Hear(e.data)
+		c.said, c.waits = c.call.Hear(e.data), false
 		told := late(c.heard(p))
 		if told == nil {
 			return e.raw
@@ -203,7 +204,7 @@ func (c *mcpCarrier) whileWorking(from *bufio.Reader, late func(protocol.Answer)
 			break
 		}
 		if c.call.Sort(e.data) == toolcall.Answers {
-			c.said = c.call.Hear(e.data)
+			c.said, c.waits = c.call.Hear(e.data), false
 			break
 		}
 		if len(e.data) > 0 {
@@ -296,6 +297,8 @@ func (c *mcpCarrier) lastEvent(resp *http.Response) *lastEvent {
 	return last
 }
 
+func (c *mcpCarrier) came() bool { return !c.waits }
+
 func (c *mcpCarrier) own(req *http.Request, resp *http.Response, p problem) {
 	c.tell(req, resp, c.refuses(p.Error, p.Reason, p))
 }
@@ -325,35 +328,4 @@ func (c *mcpCarrier) refuses(words, reason string, details any) []byte {
 		panic(fmt.Sprintf("proxy: encoding an answer: %v", err))
 	}
 	return c.call.Refusal(c.version, words, told)
-}
-
-const (
-	// maxToolCalls bounds the calls of MCP that are remembered for a key.
-	maxToolCalls = 256
-	// toolCallLife is the time for which they are.
-	toolCallLife = 10 * time.Minute
-)
-
-// toolCalls remembers calls of MCP by their ids, which are unique in a session: the same one again is a repeat, even
-// of a call that was answered.
-type toolCalls struct {
-	until *perclient.Memory[pay.Hash, time.Time]
-	now   pay.Clock
-}
-
-func newToolCalls(now pay.Clock) *toolCalls {
-	return &toolCalls{until: perclient.NewMemory[pay.Hash, time.Time](maxToolCalls), now: now}
-}
-
-// again remembers a call of a session, and reports whether it is remembered already.
-func (t *toolCalls) again(req *http.Request, call *Call, read *toolcall.Call) bool {
-	session := req.Header.Get("Mcp-Session-Id")
-	if session == "" {
-		return false
-	}
-	name := pay.HashOf("mcp", call.Task, call.askedURL(req), session, read.ID(), read.Content())
-	now := t.now()
-	was := t.until.Get(call.Key.ID, name)
-	t.until.Set(call.Key.ID, name, now.Add(toolCallLife))
-	return now.Before(was)
 }

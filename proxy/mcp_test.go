@@ -112,6 +112,37 @@ func TestToolCallsOfASession(t *testing.T) {
 	s.Expect(3, 3, 2)
 }
 
+// The stream of a paid call ends before its answer. The client resumes it by itself, and its next call is a purchase.
+func TestToolAnswersAreResumed(t *testing.T) {
+	t.Parallel()
+	for _, resumes := range []bool{true, false} {
+		w := newWorld(t)
+		s := proxytest.NewTools(t, func(s *proxytest.Tools) { s.Stream, s.Cut = true, true })
+		session := []string{"Mcp-Session-Id", "a"}
+		a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather", session...))
+		if strings.Contains(a.Text, "sunny") || !strings.Contains(a.Text, "id: 1") {
+			t.Fatalf("cut: %s", a.Text)
+		}
+		if p := w.newest(); p.Answered || p.State != pay.Open {
+			t.Fatalf("%v, answered %v", p.Labels(), p.Answered)
+		}
+		if !resumes {
+			w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "2", "get_weather", session...))
+			s.Expect(2, 2, 1)
+			continue
+		}
+		a = w.get(s.URL+"/mcp", append(session, "Last-Event-Id", "1", "Accept", "text/event-stream")...)
+		if got, _ := a.Tool(t); got.Text() != "sunny 1" || string(got.ID) != "1" {
+			t.Fatalf("resumed: %s", a.Text)
+		}
+		if p := w.newest(); !p.Answered || p.State != pay.Settled {
+			t.Errorf("%v, answered %v, notes %v", p.Labels(), p.Answered, p.Notes)
+		}
+		w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "2", "get_weather", session...))
+		s.Expect(2, 2, 2)
+	}
+}
+
 // A seller that asks again gets no second payment, and its terms do not reach the client.
 func TestToolAsksAgain(t *testing.T) {
 	t.Parallel()

@@ -193,6 +193,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	if !carrier.asks(resp) {
 		call.arrival.Decided()
 		call.giveUp(resp)
+		t.resume(req, call, resp)
 		t.redirects.answered(req, call, resp)
 		if call.job.paymentID != "" {
 			t.redirects.begins(req, call, resp, nil)

@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -28,11 +29,14 @@ type Tools struct {
 	BeforeTerms, BeforeResult []string
 	// Result overrides the result of a paid call; n counts them from 1. Without a result the connection is cut.
 	Result func(n int) json.RawMessage
+	// Cut ends the streams of paid calls before their answers, which a GET with Last-Event-ID brings.
+	Cut bool
 
 	Mu     sync.Mutex
 	Unpaid int
 	Bought []json.RawMessage // the ids of paid calls
 	nonces map[string]int
+	kept   []string // answers whose streams were cut
 }
 
 // NewTools starts a Tools, which ends with the test.
@@ -59,6 +63,10 @@ type toolCall struct {
 }
 
 func (s *Tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		s.resume(w)
+		return
+	}
 	var c toolCall
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -177,10 +185,28 @@ func (s *Tools) write(w http.ResponseWriter, before []string, id json.RawMessage
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "id: 1\ndata: \n\n")
+	if s.Cut && bytes.Contains(value, []byte("payment-response")) {
+		_ = http.NewResponseController(w).Flush()
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		s.kept = append(s.kept, answer)
+		return
+	}
 	for _, message := range append(before[:len(before):len(before)], answer) {
 		_ = http.NewResponseController(w).Flush()
 		_, _ = fmt.Fprintf(w, "event: message\nid: 2\ndata: %s\n\n", message)
 	}
+}
+
+// resume writes the answers that were cut off.
+func (s *Tools) resume(w http.ResponseWriter) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, answer := range s.kept {
+		_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", answer)
+	}
+	s.kept = nil
 }
 
 func marshal(v any) json.RawMessage {
