@@ -1,7 +1,12 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -52,6 +57,68 @@ func TestToolsArePaid(t *testing.T) {
 				s.Expect(2, 2, 2)
 			})
 		}
+	}
+}
+
+// Terms are found in compressed answers, and the client can read what it gets.
+func TestCompressedToolAnswers(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		for _, before := range [][]string{nil, {progress}} {
+			w := newWorld(t)
+			s := proxytest.NewTools(t, func(s *proxytest.Tools) {
+				s.Stream, s.Gzip, s.BeforeTerms, s.BeforeResult = stream, true, before, before
+			})
+			a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather", "Accept-Encoding", "gzip"))
+			if a.Header.Get("Content-Encoding") == "gzip" {
+				plain, err := gzip.NewReader(strings.NewReader(a.Text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := io.ReadAll(plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Text = string(text)
+			}
+			if got, n := a.Tool(t); got.Text() != "sunny 1" || stream && n != len(before) {
+				t.Errorf("%s", a.Text)
+			}
+			s.Expect(1, 1, 1)
+			if p := w.newest(); p.State != pay.Settled || !p.Answered {
+				t.Errorf("%v", p.Labels())
+			}
+		}
+	}
+}
+
+// A session that is gone when the payment comes is relayed. The client's call in a new session has the same payment.
+func TestSessionEndsBeforeThePayment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := proxytest.NewTools(t)
+	gone := true
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body := must(io.ReadAll(r.Body))
+		if gone && strings.Contains(string(body), "x402/payment") {
+			gone = false
+			http.Error(rw, "no such session", http.StatusNotFound)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(front.Close)
+	a := w.send(w.door, w.Key, proxytest.ToolCall(t, front.URL, "1", "get_weather", "Mcp-Session-Id", "a"))
+	if a.StatusCode != 404 || !strings.Contains(a.Text, "no such session") {
+		t.Fatalf("%d %s", a.StatusCode, a.Text)
+	}
+	if got, _ := w.send(w.door, w.Key, proxytest.ToolCall(t, front.URL, "1", "get_weather", "Mcp-Session-Id", "b")).Tool(t); got.Text() != "sunny 1" {
+		t.Errorf("%+v", got)
+	}
+	s.Expect(2, 1, 1)
+	if n := len(w.Payments()); n != 1 {
+		t.Errorf("%d payments", n)
 	}
 }
 

@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,8 @@ type Tools struct {
 	BeforeTerms, BeforeResult []string
 	// Result overrides the result of a paid call; n counts them from 1. Without a result the connection is cut.
 	Result func(n int) json.RawMessage
+	// Gzip compresses answers.
+	Gzip bool
 	// Cut ends the streams of paid calls before their answers, which a GET with Last-Event-ID brings.
 	Cut bool
 
@@ -63,6 +66,12 @@ type toolCall struct {
 }
 
 func (s *Tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		packed := zipped{w, gzip.NewWriter(w)}
+		defer packed.to.Close()
+		w.Header().Set("Content-Encoding", "gzip")
+		w = packed
+	}
 	if r.Method == http.MethodGet {
 		s.resume(w)
 		return
@@ -196,6 +205,22 @@ func (s *Tools) write(w http.ResponseWriter, before []string, id json.RawMessage
 		_ = http.NewResponseController(w).Flush()
 		_, _ = fmt.Fprintf(w, "event: message\nid: 2\ndata: %s\n\n", message)
 	}
+}
+
+// zipped writes a compressed answer.
+type zipped struct {
+	http.ResponseWriter
+	to *gzip.Writer
+}
+
+func (z zipped) Write(p []byte) (int, error) { return z.to.Write(p) }
+
+// FlushError is for http.ResponseController.
+func (z zipped) FlushError() error {
+	if err := z.to.Flush(); err != nil {
+		return err
+	}
+	return http.NewResponseController(z.ResponseWriter).Flush()
 }
 
 // resume writes the answers that were cut off.
