@@ -73,7 +73,7 @@ func (c *Call) readToolCall(req *http.Request) *toolcall.Call {
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	accepted := strings.ToLower(strings.Join(req.Header.Values("Accept"), ","))
 	if methodOf(req) != http.MethodPost || kind != "application/json" || req.Header.Get("Content-Encoding") != "" ||
-		!(strings.Contains(accepted, "application/json") && strings.Contains(accepted, eventStream)) {
+		!strings.Contains(accepted, "application/json") || !strings.Contains(accepted, eventStream) {
 		return nil
 	}
 	read, err := toolcall.Read(c.body.text(req.ContentLength, maxToolCall))
@@ -85,7 +85,7 @@ func (c *Call) readToolCall(req *http.Request) *toolcall.Call {
 
 const eventStream = "text/event-stream"
 
-// arrived reads on in an answer as far as it tells what it asks for. Of the answer to an unpaid call it keeps all
+// arrived reads on in an answer as far as it tells what it asks for. For an unpaid call it keeps all
 // that for the client. late hears the answer to a paid call that comes behind other messages, and returns what the
 // client gets in its place, nil for the answer itself; a nil late means that the call is unpaid.
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
@@ -97,7 +97,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	var (
 		source = body.ReadCloser
 		raw    bytes.Buffer
-		came   = io.Reader(io.TeeReader(source, &raw))
+		came   = io.TeeReader(source, &raw)
 		plain  = came
 		coding = strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
 	)

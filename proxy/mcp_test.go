@@ -122,7 +122,7 @@ func TestSessionEndsBeforeThePayment(t *testing.T) {
 	}
 }
 
-// What costs nothing passes as it comes.
+// Free tools pass as they come.
 func TestFreeToolsPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -281,7 +281,7 @@ func TestToolDeclined(t *testing.T) {
 	}
 }
 
-// What looks like terms, and is none, is not paid.
+// Results that look like terms, and are none, are not paid.
 func TestToolResultsThatAreNoTerms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -72,7 +72,7 @@ func (t *toolCalls) begun(req *http.Request, call *Call, paid *toolcall.Call, pa
 	t.cut.Set(call.Key.ID, session, waiting[max(0, len(waiting)-maxCut):])
 }
 
-// resume looks for answers to paid calls in a stream that goes on with an earlier one. Such an answer is the call's:
+// resume looks for answers to paid calls in a stream that goes on with an earlier one. It is the call's:
 // once the client has it, the payment is answered.
 func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -35,7 +35,7 @@ const maxNesting = 64
 const (
 	keyPayment       = "x402/payment"               // x402, an object; Cloudflare, a text
 	keyPaymentDotted = "x402.payment"               // Vercel, a text
-	keyCredential    = "org.paymentauth/credential" // MPP
+	keyCredential    = "org.paymentauth/credential" //nolint:gosec // a name, of MPP
 	argumentPayment  = "x402_payment"               // an argument of the tool, for some sellers
 )
 

@@ -68,7 +68,7 @@ type toolCall struct {
 func (s *Tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		packed := zipped{w, gzip.NewWriter(w)}
-		defer packed.to.Close()
+		defer func() { _ = packed.to.Close() }()
 		w.Header().Set("Content-Encoding", "gzip")
 		w = packed
 	}
