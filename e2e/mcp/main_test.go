@@ -14,8 +14,8 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// parallel is the number of tests that run at once. Most of their time goes into starting programs.
-const parallel = 4
+// parallel is the number of tests that run at once. They wait for blocks more than for a processor.
+const parallel = 12
 
 // stopTime is what sellers have to end.
 const stopTime = 10 * time.Second

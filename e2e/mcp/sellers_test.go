@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/crypto"
+
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/testing/needed"
+	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -59,6 +62,8 @@ var resumable = []kind{
 type seller struct {
 	*process.Process
 	kind kind
+	// payTo receives the money of this kind and of no other.
+	payTo x402.Address
 	URL  string `json:"url"`
 	TLS  string `json:"tls"`
 }
@@ -74,20 +79,26 @@ func (w *world) seller(t testing.TB, k kind) *seller {
 	if s := w.sellers[k.name]; s != nil {
 		return s
 	}
+	payTo := payeeOf(k.name)
 	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
 	cmd.Env = process.Environment(append(k.options,
-		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+w.money.PayTo.String(),
+		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+payTo.String(),
 		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
 	p, line, err := process.Announced(cmd, func(string) bool { return true })
 	if err != nil {
 		t.Fatalf("%s: %v", k.name, err)
 	}
-	s := &seller{Process: p, kind: k}
+	s := &seller{Process: p, kind: k, payTo: payTo}
 	w.sellers[k.name] = s
 	if err := json.Unmarshal([]byte(line), s); err != nil {
 		t.Fatalf("%s said %q: %v", k.name, line, err)
 	}
 	return s
+}
+
+// payeeOf is the address that is paid by the buyers of a seller. It has no known private key.
+func payeeOf(name string) x402.Address {
+	return x402.EVMAddress([20]byte(crypto.Keccak256([]byte(name))[12:]))
 }
 
 // runs counts the runs of the paid tool for a city.
