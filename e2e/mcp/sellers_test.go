@@ -64,8 +64,8 @@ type seller struct {
 	kind kind
 	// payTo receives the money of this kind and of no other.
 	payTo x402.Address
-	URL  string `json:"url"`
-	TLS  string `json:"tls"`
+	URL   string `json:"url"`
+	TLS   string `json:"tls"`
 }
 
 // seller returns the seller of a kind, which runs as long as the tests do.
