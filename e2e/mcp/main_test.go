@@ -15,7 +15,7 @@ import (
 )
 
 // parallel is the number of tests that run at once. They wait for blocks more than for a processor.
-const parallel = 12
+const parallel = 16
 
 // stopTime is what sellers have to end.
 const stopTime = 10 * time.Second

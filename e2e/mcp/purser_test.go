@@ -96,7 +96,7 @@ func (a *agent) run(t testing.TB, c client, server string, calls []call) []resul
 func (a *agent) requireBooks(t testing.TB, payee x402.Address, n int) {
 	t.Helper()
 	process.Eventually(t, 90*time.Second, func() string {
-		got, err := process.Ask(t.Context(), process.Client(nil, nil), "GET", a.URL("/v1/payments?limit=100"), "", "X-Api-Key", a.key)
+		got, err := process.Ask(t.Context(), direct, "GET", a.URL("/v1/payments?limit=100"), "", "X-Api-Key", a.key)
 		var list struct {
 			Payments []struct {
 				State string
@@ -217,7 +217,12 @@ func TestPurserPaysAtTheSidecar(t *testing.T) {
 					base = s.TLS
 				}
 				a := sidecar(t, base)
-				for _, c := range clients {
+				bought := 0
+				for j, c := range clients {
+					if (i+j)%2 == 0 {
+						continue // it comes to the next seller
+					}
+					bought += 2
 					city := newCity()
 					before := env.debits(t, a.wallet, s.payTo)
 					got := c.run(t, endpoint(a.SidecarURL()), weather(city, 2))
@@ -227,7 +232,7 @@ func TestPurserPaysAtTheSidecar(t *testing.T) {
 						t.Fatalf("%s: %+v", c.name, got)
 					}
 				}
-				a.requireBooks(t, s.payTo, 2*len(clients))
+				a.requireBooks(t, s.payTo, bought)
 			})
 		}
 	}

@@ -101,6 +101,9 @@ func payeeOf(name string) x402.Address {
 	return x402.EVMAddress([20]byte(crypto.Keccak256([]byte(name))[12:]))
 }
 
+// direct talks to servers without any proxy.
+var direct = process.Client(nil, nil)
+
 // runs counts the runs of the paid tool for a city.
 func (s *seller) runs(t testing.TB, city string) int {
 	t.Helper()
@@ -109,7 +112,7 @@ func (s *seller) runs(t testing.TB, city string) int {
 
 func runsAt(t testing.TB, base, city string) int {
 	t.Helper()
-	got, err := process.Ask(t.Context(), process.Client(nil, nil), "GET", base+"/runs", "")
+	got, err := process.Ask(t.Context(), direct, "GET", base+"/runs", "")
 	counts := map[string]int{}
 	if err == nil {
 		err = got.Decode(200, &counts)

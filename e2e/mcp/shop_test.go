@@ -36,15 +36,16 @@ var dialectOf = map[mcpshop.Dialect]dialect{
 
 // rawClient is a client by hand, for what official ones cannot ask.
 type rawClient struct {
+	by           *http.Client
 	url, session string
 	modern       bool
 	next         int
 }
 
 // connect begins a session, if the server wants one.
-func connect(t testing.TB, url string) *rawClient {
+func connect(t testing.TB, by *http.Client, url string) *rawClient {
 	t.Helper()
-	c := &rawClient{url: endpoint(url)}
+	c := &rawClient{by: by, url: endpoint(url)}
 	got := c.ask(t, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"e2e","version":"1"}}`)
 	if got.Status != http.StatusOK {
 		t.Fatalf("initialize: %+v", got)
@@ -71,7 +72,7 @@ func (c *rawClient) post(t testing.TB, body string, header ...string) process.An
 	if c.modern {
 		header = append(header, "Mcp-Protocol-Version", mcpshop.Modern)
 	}
-	got, err := process.Ask(t.Context(), process.Client(nil, nil), "POST", c.url, body, header...)
+	got, err := process.Ask(t.Context(), c.by, "POST", c.url, body, header...)
 	if err != nil {
 		t.Logf("%v", err)
 	}
@@ -100,8 +101,8 @@ func TestShop(t *testing.T) {
 				city, p := newCity(), newPayer(t)
 				w := newWire(t, url, p.paying)
 				var c *rawClient
-				if c = (&rawClient{url: endpoint(w.URL), modern: true}); !o.Modern {
-					c = connect(t, w.URL)
+				if c = (&rawClient{by: direct, url: endpoint(w.URL), modern: true}); !o.Modern {
+					c = connect(t, direct, w.URL)
 				}
 				got := c.ask(t, "tools/call", forCity(city))
 				if got.Status != http.StatusOK || !strings.Contains(got.Body, `"sunny in `+city+`"`) || !strings.Contains(got.Body, `payment-response"`) {
@@ -133,7 +134,7 @@ func TestShopSellsResourcesAndPrompts(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			t.Parallel()
 			shop, url := openShop(t, mcpshop.Options{Dialect: d})
-			c, city := connect(t, url), newCity()
+			c, city := connect(t, direct, url), newCity()
 			for method, params := range map[string]string{
 				"resources/read": fmt.Sprintf(`{"uri":"%s%s"}`, mcpshop.Resource, city),
 				"prompts/get":    fmt.Sprintf(`{"name":%q,"arguments":{"city":%q}}`, mcpshop.Prompt, city),
@@ -160,7 +161,7 @@ func TestShopFails(t *testing.T) {
 				shop, url := openShop(t, mcpshop.Options{Stream: stream, Sessions: true})
 				city, p := newCity(), newPayer(t)
 				w := newWire(t, url, p.paying)
-				c := connect(t, w.URL)
+				c := connect(t, direct, w.URL)
 				shop.Meet(f)
 				if f.On == mcpshop.Notified {
 					got := c.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -189,14 +190,14 @@ func TestShopResumes(t *testing.T) {
 	t.Parallel()
 	shop, url := openShop(t, mcpshop.Options{Stream: true, Sessions: true, Events: true})
 	city, p := newCity(), newPayer(t)
-	c := connect(t, newWire(t, url, p.paying).URL)
+	c := connect(t, direct, newWire(t, url, p.paying).URL)
 	shop.Meet(mcpshop.FaultNamed("settles, cuts"))
 	got := c.ask(t, "tools/call", forCity(city))
 	id, _, found := strings.Cut(strings.TrimPrefix(got.Body, "id: "), "\n")
 	if !found || strings.Contains(got.Body, "sunny") {
 		t.Fatalf("%+v", got)
 	}
-	again, err := process.Ask(t.Context(), process.Client(nil, nil), "GET", c.url, "", "Last-Event-ID", id, "Mcp-Session-Id", c.session)
+	again, err := process.Ask(t.Context(), direct, "GET", c.url, "", "Last-Event-ID", id, "Mcp-Session-Id", c.session)
 	if err != nil || !strings.Contains(again.Body, "sunny in "+city) {
 		t.Fatalf("%v: %+v", err, again)
 	}
@@ -209,7 +210,7 @@ func TestShopResumes(t *testing.T) {
 func TestShopAnswersBatches(t *testing.T) {
 	t.Parallel()
 	_, url := openShop(t, mcpshop.Options{})
-	c := connect(t, url)
+	c := connect(t, direct, url)
 	got := c.post(t, `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+forCity(newCity())+`},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
 	var list []message
 	if err := json.Unmarshal([]byte(got.Body), &list); err != nil || len(list) != 2 {
