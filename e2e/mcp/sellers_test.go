@@ -2,10 +2,11 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/crypto"
@@ -30,8 +31,8 @@ type kind struct {
 	options []string
 	// modern: it speaks the protocol of 2026-07-28, without sessions.
 	modern bool
-	// alone: each run has a seller of its own. The store of Python's server is one for all sessions, and knows a stream by
-	// the id of its request alone.
+	// alone: one client at a time. The store of Python's server is one for all sessions, and knows a stream by the id of
+	// its request alone.
 	alone bool
 }
 
@@ -64,6 +65,8 @@ type seller struct {
 	kind kind
 	// payTo receives the money of this kind and of no other.
 	payTo x402.Address
+	// taken is held by the test that has the seller alone.
+	taken sync.Mutex
 	URL   string `json:"url"`
 	TLS   string `json:"tls"`
 }
@@ -72,28 +75,43 @@ type seller struct {
 func (w *world) seller(t testing.TB, k kind) *seller {
 	t.Helper()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if k.alone {
-		k.name += " " + t.Name()
+	start := w.sellers[k.name]
+	if start == nil {
+		start = sync.OnceValues(func() (*seller, error) { return w.start(t, k) })
+		w.sellers[k.name] = start
 	}
-	if s := w.sellers[k.name]; s != nil {
-		return s
-	}
-	payTo := payeeOf(k.name)
-	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
-	cmd.Env = process.Environment(append(k.options,
-		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+payTo.String(),
-		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
-	p, line, err := process.Announced(cmd, func(string) bool { return true })
+	w.mu.Unlock()
+	s, err := start()
 	if err != nil {
 		t.Fatalf("%s: %v", k.name, err)
 	}
-	s := &seller{Process: p, kind: k, payTo: payTo}
-	w.sellers[k.name] = s
-	if err := json.Unmarshal([]byte(line), s); err != nil {
-		t.Fatalf("%s said %q: %v", k.name, line, err)
+	if k.alone {
+		s.taken.Lock()
+		t.Cleanup(s.taken.Unlock)
 	}
 	return s
+}
+
+// start starts the seller of a kind, which ends with the run.
+func (w *world) start(t testing.TB, k kind) (*seller, error) {
+	t.Helper()
+	s := &seller{kind: k, payTo: payeeOf(k.name)}
+	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
+	cmd.Env = process.Environment(append(k.options,
+		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+s.payTo.String(),
+		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
+	p, line, err := process.Announced(cmd, func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.running = append(w.running, p)
+	w.mu.Unlock()
+	s.Process = p
+	if err := json.Unmarshal([]byte(line), s); err != nil {
+		return nil, fmt.Errorf("its first line is %q: %w", line, err)
+	}
+	return s, nil
 }
 
 // payeeOf is the address that is paid by the buyers of a seller. It has no known private key.
@@ -171,9 +189,4 @@ func named(t testing.TB, raw string) string {
 	}
 	u.Host = sellerName + ":" + u.Port()
 	return u.String()
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
