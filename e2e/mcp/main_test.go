@@ -14,8 +14,8 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// parallel is the number of tests that run at once. Most of their time goes into starting programs.
-const parallel = 4
+// parallel is the number of tests that run at once. They wait for blocks more than for a processor.
+const parallel = 16
 
 // stopTime is what sellers have to end.
 const stopTime = 10 * time.Second
@@ -29,8 +29,11 @@ type world struct {
 	money        *sandbox.World
 	certificates *process.Certificates
 
+	building sync.Once // of the client for Go
+
 	mu      sync.Mutex
-	sellers map[string]*seller
+	sellers map[string]func() (*seller, error)
+	running []*process.Process
 	purser  *process.Purser
 }
 
@@ -44,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	env = &world{sellers: map[string]*seller{}}
+	env = &world{sellers: map[string]func() (*seller, error){}}
 	defer func() {
 		if failed := env.close(); err == nil {
 			err = failed
@@ -63,11 +66,13 @@ func run(m *testing.M) (code int, err error) {
 }
 
 func (w *world) close() (err error) {
-	for name, s := range w.sellers {
+	for _, s := range w.running {
 		_ = s.Stdin.Close() // by which they know their end
+	}
+	for _, s := range w.running {
 		if !s.EndsWithin(stopTime) {
 			s.Kill()
-			err = fmt.Errorf("%s did not end\n%s", name, s.Log.End())
+			err = fmt.Errorf("%s did not end\n%s", s.Cmd, s.Log.End())
 		}
 	}
 	if w.purser != nil && !w.purser.Ended() {
