@@ -39,7 +39,7 @@ type call struct {
 	Arguments map[string]string `json:"arguments"`
 }
 
-// result is what a client got for a call. Failure is its error instead of a result.
+// A result comes from a client for one call. Failure is its error instead of a result.
 type result struct {
 	Failure    string         `json:"failure"`
 	IsError    bool           `json:"isError"`
@@ -82,7 +82,7 @@ func goClient(t testing.TB) string {
 	return path
 }
 
-// variables are those of the client's environment.
+// variables tells the client by its environment what to do.
 func (c client) variables(t testing.TB, server string, calls []call) []string {
 	t.Helper()
 	text, err := json.Marshal(calls)

@@ -17,10 +17,10 @@ import (
 // parallel is the number of tests that run at once. They wait for blocks more than for a processor.
 const parallel = 16
 
-// stopTime is what sellers have to end.
+// stopTime bounds the time in which sellers end.
 const stopTime = 10 * time.Second
 
-// env is what all tests share.
+// env holds the parts that all tests share.
 var env *world
 
 // world is a chain with a facilitator, and the sellers that tests have asked for.
