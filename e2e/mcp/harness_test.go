@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is captured to testdata")
 
-// tally is what a run must have four times the same of.
+// A tally counts a run in four places, which must agree.
 type tally struct{ Calls, Results, Runs, Debits int }
 
 // require fails the test unless there were n of each.
@@ -118,6 +117,31 @@ func TestPaidCalls(t *testing.T) {
 	}
 }
 
+// The challenges in testdata are in the dialects of their sellers.
+func TestCapturedChallenges(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("testdata", "challenges", "*.json"))
+	if err != nil || len(files) != len(clients)*(len(kinds)+len(resumable)) {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x struct {
+			Dialect dialect
+			exchange
+		}
+		if err := json.Unmarshal(text, &x); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if _, by, found := x.message(t).terms(); !found || by != x.Dialect {
+			t.Errorf("%s: dialect %q", file, by)
+		}
+	}
+}
+
 // requireChallenge fails unless an exchange ends with a challenge of a dialect.
 func requireChallenge(t testing.TB, x exchange, want dialect, payTo x402.Address) {
 	t.Helper()
@@ -168,7 +192,7 @@ func capture(t testing.TB, folder string, k kind, c client, x exchange) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(k.name+"_"+c.name, " ", "-")+".json"), append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, k.name+"_"+c.name+".json"), append(text, '\n'), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

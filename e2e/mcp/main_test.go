@@ -17,10 +17,10 @@ import (
 // parallel is the number of tests that run at once. They wait for blocks more than for a processor.
 const parallel = 16
 
-// stopTime is what sellers have to end.
+// stopTime bounds the time in which sellers end.
 const stopTime = 10 * time.Second
 
-// env is what all tests share.
+// env holds the parts that all tests share.
 var env *world
 
 // world is a chain with a facilitator, and the sellers that tests have asked for.
@@ -29,7 +29,8 @@ type world struct {
 	money        *sandbox.World
 	certificates *process.Certificates
 
-	building sync.Once // of the client for Go
+	building sync.Once     // of the client for Go
+	turns    chan struct{} // of the clients that run
 
 	mu      sync.Mutex
 	sellers map[string]func() (*seller, error)
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	env = &world{sellers: map[string]func() (*seller, error){}}
+	env = &world{turns: make(chan struct{}, atOnce), sellers: map[string]func() (*seller, error){}}
 	defer func() {
 		if failed := env.close(); err == nil {
 			err = failed

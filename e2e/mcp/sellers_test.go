@@ -42,7 +42,7 @@ const (
 	inVercel     = "vercel.mjs"
 )
 
-// kinds are those that every client meets.
+// kinds lists the sellers that every client meets.
 var kinds = []kind{
 	{"x402-json", dialectX402, inPython, []string{"JSON=1"}, false, false},
 	{"x402-sse-session", dialectX402, inPython, []string{"SESSION=1", "PROGRESS=1"}, false, false},
@@ -53,7 +53,7 @@ var kinds = []kind{
 	{"vercel-sse", dialectVercel, inVercel, []string{"PROGRESS=1"}, false, false},
 }
 
-// resumable are those that keep the events of streams, and close the stream of a paid call before they answer it.
+// resumable lists those that keep the events of streams, and close the stream of a paid call before they answer it.
 var resumable = []kind{
 	{"x402-events", dialectX402, inPython, []string{"SESSION=1", "EVENTS=1", "CUT=1"}, false, true},
 	{"cloudflare-events", dialectCloudflare, inCloudflare, []string{"SDK=1", "SESSION=1", "EVENTS=1", "CUT=1"}, false, false},
@@ -177,7 +177,7 @@ func node(t testing.TB) string {
 	return ""
 }
 
-// endpoint is where an MCP client finds a server at an address.
+// endpoint returns the URL of the MCP server at an address.
 func endpoint(base string) string { return base + "/mcp" }
 
 // named is an address with the sellers' name in place of the host.

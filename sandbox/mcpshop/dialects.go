@@ -79,7 +79,7 @@ func (v *visit) knowsExtension() bool {
 	return knows
 }
 
-// priceTag is what the list of tools says of the price, as Cloudflare's package does.
+// priceTag tells the price in the list of tools, as Cloudflare's package does.
 func (v *visit) priceTag() object {
 	if v.o.Dialect != Cloudflare {
 		return object{}

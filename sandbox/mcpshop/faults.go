@@ -212,7 +212,7 @@ func paidFaults() []Fault {
 			v.result(object{"isError": true, "content": words("the weather station is on fire")})
 		})},
 		{Name: "settles, error", On: Paid, Moves: true, do: settled(func(v *visit, _ honest.SettleAnswer) {
-			v.error(codeInside, "the weather station is on fire", nil)
+			v.error(codeInside, "the weather station is on fire")
 		})},
 	}
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable} {

@@ -113,12 +113,12 @@ func (v *visit) serve() {
 		}}}))
 	case "tools/call":
 		if v.ask.Params.Name != FreeTool {
-			v.error(codeParams, "Unknown tool: "+v.ask.Params.Name, nil)
+			v.error(codeParams, "Unknown tool: "+v.ask.Params.Name)
 			return
 		}
 		v.result(object{"content": words("hello " + v.ask.Params.Arguments["name"])})
 	default:
-		v.error(codeMethod, "Method not found", nil)
+		v.error(codeMethod, "Method not found")
 	}
 }
 
@@ -158,9 +158,10 @@ func (v *visit) resultMessage(result object) object {
 	return object{"jsonrpc": "2.0", "id": v.ask.ID, "result": result}
 }
 
-// error answers with a JSON-RPC error, which may have data.
-func (v *visit) error(code int, words string, data any) { v.reply(v.errorMessage(code, words, data)) }
+// error answers with a JSON-RPC error.
+func (v *visit) error(code int, words string) { v.reply(v.errorMessage(code, words, nil)) }
 
+// errorMessage is the message with an error, which may have data.
 func (v *visit) errorMessage(code int, words string, data any) object {
 	e := object{"code": code, "message": words}
 	if data != nil {

@@ -50,7 +50,7 @@ func (v *visit) settle(payload x402.Payload) (receipt honest.SettleAnswer, ok bo
 	switch {
 	case err != nil:
 		v.o.Logger.Error("the facilitator failed", "error", err)
-		v.error(codeInside, "the facilitator could not be used", nil)
+		v.error(codeInside, "the facilitator could not be used")
 	case !verdict.IsValid:
 		v.challenge(verdict.InvalidReason)
 	case !receipt.Success:
@@ -117,7 +117,7 @@ func (v *visit) resource() string {
 	return "mcp://tool/" + v.ask.Params.Name
 }
 
-// terms is what a challenge holds.
+// terms returns the object that a challenge holds.
 func (v *visit) terms(reason string) object {
 	terms := object{"x402Version": v.o.Dialect.version(), "error": reason, "accepts": []honest.Requirement{v.requirement()}}
 	if v.o.Dialect.version() != 1 {

@@ -28,12 +28,12 @@ func Legacy() []string { return []string{"2025-11-25", "2025-06-18", "2025-03-26
 
 // Options configures a Shop. Till and PayTo are needed.
 type Options struct {
-	// Dialect is how the shop asks for money. Default: X402.
+	// Dialect says in which way the shop asks for money. Default: X402.
 	Dialect Dialect
 	Till    honest.Till
 	// PayTo receives the money.
 	PayTo x402.Address
-	// Price is what a call costs, in the smallest unit of USDC. Default: one cent.
+	// Price of a call, in the smallest unit of USDC. Default: one cent.
 	Price money.Amount
 	// Stream has answers to calls come as events, Progress with a word on the work before the result.
 	Stream, Progress bool
@@ -110,7 +110,7 @@ type visit struct {
 	session string
 	// streams: the answer comes as events.
 	streams bool
-	// events are those of the open stream; nil before the first.
+	// events holds the open stream; nil before the first event.
 	events *stream
 }
 

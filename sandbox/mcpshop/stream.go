@@ -99,15 +99,14 @@ func (v *visit) reply(message object) {
 }
 
 // progress tells a caller of the work that it waits for, if there is a stream and the caller has asked.
-func (v *visit) progress(n int) bool {
+func (v *visit) progress(n int) {
 	token, asked := v.ask.Params.Meta["progressToken"]
 	if !v.streams || !asked {
-		return true
+		return
 	}
 	v.event(object{
 		"jsonrpc": "2.0", "method": "notifications/progress", "params": object{"progressToken": token, "progress": n},
 	}, false)
-	return v.r.Context().Err() == nil
 }
 
 // resume sends the events after the one that a client has seen last, and waits for those that are not there yet.
