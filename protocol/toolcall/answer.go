@@ -3,6 +3,7 @@ package toolcall
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/x402"
@@ -38,10 +39,19 @@ func (c *Call) Sort(message []byte) Kind {
 	return Other
 }
 
-func sameID(a, b json.RawMessage) bool {
-	text, isText := strictjson.Unquote(a)
-	other, isOther := strictjson.Unquote(b)
-	return isText && isOther && text == other || !isText && !isOther && bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b))
+// sameID reports whether a server's id is that of a call as clients compare them: official ones take the text "1" and
+// the number 1.0 for 1.
+func sameID(server, call json.RawMessage) bool {
+	if !isID(server) {
+		return false
+	}
+	one, other := textOf(server), textOf(call)
+	if one == other {
+		return true
+	}
+	x, err := strconv.ParseFloat(one, 64)
+	y, unread := strconv.ParseFloat(other, 64)
+	return err == nil && unread == nil && x == y
 }
 
 // Answer holds what the answer to a call says of money.
@@ -65,7 +75,10 @@ const (
 // Hear reads the answer to a call, for which Sort has said Answers. A result asks for money only as the dialects
 // do: an API that tells of prices has terms in results as well.
 func (c *Call) Hear(message []byte) (a Answer) {
-	top := mustObject(message)
+	top, err := object(message)
+	if err != nil {
+		return a
+	}
 	if failure := get(top, "error"); failure != nil {
 		a.Failed = true
 		if inner, err := object(failure); err == nil {

@@ -105,6 +105,10 @@ func (c *Call) Kind() string { return kinds[c.Method] }
 // ID returns the id of the request as JSON.
 func (c *Call) ID() string { return string(c.id) }
 
+// Asked returns what is left of the call to know its answer by: Sort, Hear and Refusal go on, and nothing else does. It
+// keeps none of the body.
+func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id)} }
+
 // Pays reports whether the call carries a credential: its client pays by itself.
 func (c *Call) Pays() bool {
 	for _, name := range []string{keyPayment, keyPaymentDotted, keyCredential} {
@@ -125,7 +129,11 @@ func (c *Call) Site(u *url.URL) string {
 	if u.Scheme == "https" {
 		at.Host = strings.TrimSuffix(at.Host, ":443")
 	}
-	return at.JoinPath(c.Kind(), url.PathEscape(c.Name)).String()
+	name := url.PathEscape(c.Name)
+	if strings.Trim(name, ".") == "" { // it would name the folder, or the one above
+		name = strings.ReplaceAll(name, ".", "%2E")
+	}
+	return at.JoinPath(c.Kind(), name).String()
 }
 
 // Content returns one text for all calls that ask for the same thing, whatever their ids: the method, and the
