@@ -292,7 +292,7 @@ func TestToolResultsThatAreNoTerms(t *testing.T) {
 		"an error of another kind":        result(`{"isError":true,"content":[{"type":"text","text":"no"}]}`),
 		"MCP's own -32042":                `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"x","data":{"elicitations":[]}}}`,
 		"the answer to another call":      strings.Replace(result(`{"isError":true,"content":[],"structuredContent":`+terms+`}`), `"id":1`, `"id":2`, 1),
-		"an id of another type":           strings.Replace(result(`{"isError":true,"content":[],"structuredContent":`+terms+`}`), `"id":1`, `"id":"1"`, 1),
+		"an id that is none":              strings.Replace(result(`{"isError":true,"content":[],"structuredContent":`+terms+`}`), `"id":1`, `"id":null`, 1),
 		"a batch":                         `[` + result(`{"isError":true,"content":[],"structuredContent":`+terms+`}`) + `]`,
 		"a message above the bound":       result(`{"isError":true,"structuredContent":` + terms + `,"content":[{"type":"text","text":"` + strings.Repeat("x", 300<<10) + `"}]}`),
 		"a request of the server's first": `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`,
