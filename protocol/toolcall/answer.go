@@ -81,16 +81,16 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if failure := get(top, "error"); failure != nil {
 		a.Failed = true
-		if inner, err := object(failure); err == nil {
-			a.ask(get(inner, "data"), DialectX402)
+		if told, err := inner(failure); err == nil {
+			a.ask(get(told, "data"), DialectX402)
 		}
 		return a
 	}
-	result, err := object(get(top, "result"))
+	result, err := inner(get(top, "result"))
 	if err != nil {
 		return a
 	}
-	meta, err := object(get(result, "_meta"))
+	meta, err := inner(get(result, "_meta"))
 	if err == nil {
 		for _, name := range []string{keyReceipt, keyReceiptDotted} {
 			if value := get(meta, name); value != nil && a.Receipt == "" {
@@ -111,7 +111,7 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if content := get(result, "content"); strictjson.Kind(content) == '[' {
 		for first := range strictjson.Elements(content) {
-			if block, err := object(first); err == nil {
+			if block, err := inner(first); err == nil {
 				text, _ := strictjson.Unquote(get(block, "text"))
 				a.ask(json.RawMessage(text), DialectX402)
 			}
@@ -126,12 +126,9 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 	if text, is := strictjson.Unquote(terms); is {
 		terms = json.RawMessage(text)
 	}
-	if len(terms) == 0 || !json.Valid(terms) {
-		return false
-	}
-	inner, err := object(terms)
-	version := get(inner, "x402Version")
-	if err != nil || version == nil || strictjson.Kind(get(inner, "accepts")) != '[' {
+	asked, err := object(terms)
+	version := get(asked, "x402Version")
+	if err != nil || version == nil || strictjson.Kind(get(asked, "accepts")) != '[' {
 		return false
 	}
 	if string(bytes.TrimSpace(version)) == "1" && d == DialectX402 {
