@@ -93,7 +93,7 @@ const eventStream = "text/event-stream"
 // that for the client. late hears the answer to a paid call that comes behind other messages, and returns what the
 // client gets in its place, nil for the answer itself; a nil late means that the call is unpaid.
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
-	c.said, c.waits, c.ids = toolcall.Answer{}, false, nil
+	c.said, c.waits, c.ids = toolcall.Answer{}, late != nil, nil // a redirect, a page and an empty body are no answers
 	body, is := resp.Body.(*watched)
 	if !is || resp.StatusCode != http.StatusOK {
 		return
@@ -107,6 +107,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 		most = maxToolAnswer
 	}
 	if coding == "deflate" { // cannot be read as it comes
+		c.waits = false
 		return
 	}
 	came := &taken{from: source, most: most + readAhead}
@@ -114,6 +115,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	if coding != "" && coding != "identity" {
 		decoded, err := decoder(came, coding)
 		if plain = decoded; err != nil || decoded == nil {
+			c.waits = false
 			body.ReadCloser = came.back(nil, source)
 			return
 		}
@@ -121,12 +123,10 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case kind == "application/json":
 		read, err := io.ReadAll(io.LimitReader(plain, int64(most)+1))
-		if err == nil && len(read) <= most {
-			answer := c.answerIn(read, late != nil)
-			if answer != nil {
-				c.said = c.call.Hear(answer)
-			}
-			c.waits = late != nil && answer == nil
+		if len(read) > most {
+			c.waits = false
+		} else if answer := c.answerIn(read, late != nil); err == nil && answer != nil {
+			c.said, c.waits = c.call.Hear(answer), false
 		}
 		body.ReadCloser = came.back(err, source)
 	case kind != eventStream:

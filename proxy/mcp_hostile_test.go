@@ -73,6 +73,35 @@ func TestToolAnswersAsClientsReadThem(t *testing.T) {
 	}
 }
 
+// Other answers than the protocol's bring nothing: the payment stays for the agent's next call.
+func TestToolIsAnsweredByAnotherKind(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"a redirect": func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/more", http.StatusSeeOther) },
+		"nothing":    func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusAccepted) },
+		"a page":     func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<html>") },
+	} {
+		w := newWorld(t)
+		s := proxytest.NewTools(t)
+		front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			body := must(io.ReadAll(r.Body))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte("x402/payment")) {
+				answer(rw, r)
+				return
+			}
+			s.ServeHTTP(rw, r)
+		}))
+		t.Cleanup(front.Close)
+		for _, id := range []string{"1", "2"} {
+			w.send(w.door, w.Key, proxytest.ToolCall(t, front.URL, id, "get_weather"))
+		}
+		if n := len(w.Payments()); n != 1 || w.newest().Answered {
+			t.Errorf("%s: %d payments, answered %v", name, n, w.newest().Answered)
+		}
+	}
+}
+
 // A paid call whose JSON has no answer for it is not answered. A list that has one is read, as some clients do.
 func TestToolAnswersThatAreNone(t *testing.T) {
 	t.Parallel()
