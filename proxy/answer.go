@@ -101,14 +101,14 @@ func withheldProblem(p *pay.Payment, reason, text string) (_ problem, inHeader s
 // hearLate takes an answer to a payload that came behind other messages of its stream. It returns what the client
 // gets in the place of a refusal.
 func (t *Transport) hearLate(req *http.Request, call *Call, m *memo, resp *http.Response, said protocol.Answer) *problem {
+	call.mu.Lock()
+	defer call.mu.Unlock()
 	if said.Receipt != nil {
 		m.attempt.Receipt(*said.Receipt)
 	}
 	if !said.Found && !said.Failed {
 		return nil
 	}
-	call.mu.Lock()
-	defer call.mu.Unlock()
 	d := decision{status: resp.StatusCode, left: true, failed: true, refused: said.Found, refusal: said.Challenge.Error, refuses: said.Found}
 	if !said.Found {
 		d.notes = []string{noteFailed}

@@ -1,9 +1,9 @@
 package proxy
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/plainjson"
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/protocol/toolcall"
@@ -29,6 +30,8 @@ const (
 	// progressHold bounds how long the first news of an unpaid call is held back. Sellers ask for money before they
 	// begin to work.
 	progressHold = 2 * time.Second
+	// commentHold bounds how long comments are held back, by which servers keep a connection while they work.
+	commentHold = 10 * time.Second
 )
 
 // mcpCarrier carries challenge, credential and receipt of one call inside JSON-RPC messages of MCP. Its answers have
@@ -42,7 +45,8 @@ type mcpCarrier struct {
 	said    toolcall.Answer  // of the newest answer, as far as it was read
 	dialect toolcall.Dialect // in which the newest challenge came
 	status  bool             // that challenge came with status 402
-	waits   bool             // the newest answer is a stream in which the call's has not come yet
+	waits   bool             // the call's own answer has not come in the newest one, which may be a stream
+	ids     *eventIDs        // of that stream; nil: it is none
 }
 
 var _ carrier = (*mcpCarrier)(nil)
@@ -50,10 +54,10 @@ var _ carrier = (*mcpCarrier)(nil)
 // carrierOf returns the carrier of a call whose request has been answered.
 func (t *Transport) carrierOf(req *http.Request, call *Call, resp *http.Response) carrier {
 	if call.carrier == nil {
-		call.carrier = t.carrier
-		if !mayAsk(resp) {
-			return call.carrier
+		if !mayAsk(resp) { // a further attempt may be answered in another way
+			return t.carrier
 		}
+		call.carrier = t.carrier
 		if read := call.readToolCall(req); read != nil {
 			call.Retried = call.Retried || !call.Anew && t.calls.again(req, call, read)
 			call.carrier = &mcpCarrier{httpCarrier: httpCarrier{t.protocols}, call: read, version: req.Header.Get("Mcp-Protocol-Version"), now: t.now}
@@ -89,71 +93,124 @@ const eventStream = "text/event-stream"
 // that for the client. late hears the answer to a paid call that comes behind other messages, and returns what the
 // client gets in its place, nil for the answer itself; a nil late means that the call is unpaid.
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
-	c.said, c.waits = toolcall.Answer{}, false
+	c.said, c.waits, c.ids = toolcall.Answer{}, late != nil, nil // a redirect, a page and an empty body are no answers
 	body, is := resp.Body.(*watched)
 	if !is || resp.StatusCode != http.StatusOK {
 		return
 	}
 	var (
 		source = body.ReadCloser
-		raw    bytes.Buffer
-		came   = io.TeeReader(source, &raw)
-		plain  = came
+		most   = toolcall.MaxAnswer
 		coding = strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
 	)
+	if late != nil {
+		most = maxToolAnswer
+	}
 	if coding == "deflate" { // cannot be read as it comes
+		c.waits = false
 		return
 	}
+	came := &taken{from: source, most: most + readAhead}
+	plain := io.Reader(came)
 	if coding != "" && coding != "identity" {
 		decoded, err := decoder(came, coding)
 		if plain = decoded; err != nil || decoded == nil {
-			body.ReadCloser = rejoined{io.MultiReader(&raw, source), source}
+			c.waits = false
+			body.ReadCloser = came.back(nil, source)
 			return
 		}
 	}
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case kind == "application/json":
-		most := toolcall.MaxAnswer
-		if late != nil {
-			most = maxToolAnswer
-		}
 		read, err := io.ReadAll(io.LimitReader(plain, int64(most)+1))
-		if err == nil && len(read) <= most && c.call.Sort(read) == toolcall.Answers {
-			c.said = c.call.Hear(read)
+		if len(read) > most {
+			c.waits = false
+		} else if answer := c.answerIn(read, late != nil); err == nil && answer != nil {
+			c.said, c.waits = c.call.Hear(answer), false
 		}
-		rest := io.Reader(source)
-		if err != nil {
-			rest = failing{err}
-		}
-		body.ReadCloser = rejoined{io.MultiReader(&raw, rest), source}
+		body.ReadCloser = came.back(err, source)
 	case kind != eventStream:
 	case late == nil:
-		err := c.untilAnswer(bufio.NewReader(plain))
-		rest := io.Reader(source)
-		if err != nil {
-			rest = failing{err}
-		}
-		body.ReadCloser = rejoined{io.MultiReader(&raw, rest), source}
+		body.ReadCloser = came.back(c.untilAnswer(newEventReader(plain)), source)
 	default:
 		if coding != "" {
 			resp.Header.Del("Content-Encoding")
 			resp.Header.Del("Content-Length")
 			resp.ContentLength, resp.Uncompressed = -1, true
 		}
-		body.ReadCloser = rejoined{c.whileWorking(bufio.NewReader(plain), late, p), source}
+		came.letGo()
+		body.ReadCloser = rejoined{c.whileWorking(newEventReader(plain), late, p), source}
 	}
+}
+
+// readAhead bounds what decoders read of a body beyond what they have returned, in bytes.
+const readAhead = 64 << 10
+
+// taken keeps what is read of a body, up to a bound: what comes of a compressed one may be nothing for ever.
+type taken struct {
+	from io.Reader
+	most int // 0: nothing is kept any more
+	raw  bytes.Buffer
+}
+
+// errFull ends the reading of a body of which too much is kept.
+var errFull = errors.New("too much is read ahead of the client")
+
+// Read implements io.Reader.
+func (t *taken) Read(p []byte) (int, error) {
+	if t.most == 0 {
+		return t.from.Read(p)
+	}
+	room := t.most - t.raw.Len()
+	if room <= 0 {
+		return 0, errFull
+	}
+	n, err := t.from.Read(p[:min(len(p), room)])
+	t.raw.Write(p[:n])
+	return n, err
+}
+
+func (t *taken) letGo() { t.most, t.raw = 0, bytes.Buffer{} }
+
+// back returns the body with what was read of it in front. err is what reading ended with.
+func (t *taken) back(err error, source io.Closer) io.ReadCloser {
+	rest := t.from
+	if err != nil && t.raw.Len() < t.most {
+		rest = failing{err}
+	}
+	return rejoined{io.MultiReader(&t.raw, rest), source}
+}
+
+// answerIn returns the answer to the call in a body of JSON; nil: there is none. Some clients take an answer out of a
+// list, so terms in one must not reach them behind a payment. Nothing is paid for such terms.
+func (c *mcpCarrier) answerIn(body []byte, paid bool) []byte {
+	if c.call.Sort(body) == toolcall.Answers {
+		return body
+	}
+	if paid && strictjson.Kind(body) == '[' && json.Valid(body) {
+		for element := range strictjson.Elements(body) {
+			if c.call.Sort(element) == toolcall.Answers {
+				return element
+			}
+		}
+	}
+	return nil
 }
 
 // untilAnswer reads the events of an unpaid call up to the answer. It stops before that at a message which shows that
 // the server is at work, and returns the error of a stream that has ended.
-func (c *mcpCarrier) untilAnswer(from *bufio.Reader) error {
+func (c *mcpCarrier) untilAnswer(from *eventReader) error {
 	var first time.Time
+	began := c.now()
 	for left := toolcall.MaxAnswer; left > 0; {
-		e, err := readEvent(from, left)
+		e, err := from.next(left)
 		if err == errLongEvent { //nolint:errorlint // it is returned bare
 			return nil
 		}
 		if err != nil {
+			if err == io.EOF && c.call.Sort(e.data) == toolcall.Answers { //nolint:errorlint // bodies return it bare
+				c.said = c.call.Hear(e.data)
+			}
 			return err
 		}
 		left -= len(e.raw)
@@ -164,12 +221,14 @@ func (c *mcpCarrier) untilAnswer(from *bufio.Reader) error {
 		case toolcall.Requests: // it waits for its client
 			return nil
 		case toolcall.Other:
-			if len(e.data) == 0 {
-				continue
-			}
-			if now := c.now(); first.IsZero() {
+			switch now := c.now(); {
+			case len(e.data) == 0:
+				if now.Sub(began) > commentHold {
+					return nil
+				}
+			case first.IsZero():
 				first = now
-			} else if now.Sub(first) > progressHold {
+			case now.Sub(first) > progressHold:
 				return nil
 			}
 		}
@@ -177,42 +236,49 @@ func (c *mcpCarrier) untilAnswer(from *bufio.Reader) error {
 	return nil
 }
 
-// whileWorking reads the events of a paid call up to its first message, and returns the whole stream.
-func (c *mcpCarrier) whileWorking(from *bufio.Reader, late func(protocol.Answer) *problem, p protocol.Protocol) io.Reader {
-	c.waits = true
-	filter := &eventFilter{from: from, most: maxToolAnswer}
-	filter.look = func(e event) []byte {
+// whileWorking reads the events of a paid call up to its first message, and returns the whole stream. The client has it
+// sooner if comments say that the server is at work.
+func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) *problem, p protocol.Protocol) io.Reader {
+	c.waits, c.ids = true, &eventIDs{}
+	hears := func(e event) bool {
+		c.ids.add(e.id)
 		if c.call.Sort(e.data) != toolcall.Answers {
-			return e.raw
+			return false
 		}
 		c.said, c.waits = c.call.Hear(e.data), false
-		told := late(c.heard(p))
-		if told == nil {
-			return e.raw
-		}
-		return c.framed(*told)
+		return true
 	}
-	var held []byte
-	for len(held) < maxToolAnswer {
-		e, err := readEvent(from, maxToolAnswer)
-		held = append(held, e.raw...)
-		if err != nil {
-			filter.plain = err == errLongEvent //nolint:errorlint // it is returned bare
-			if !filter.plain {
-				filter.err = err
+	filter := &eventFilter{from: from, most: maxToolAnswer}
+	filter.look = func(e event) []byte {
+		if hears(e) {
+			if told := late(c.heard(p)); told != nil {
+				return c.event(told)
 			}
-			break
 		}
-		if c.call.Sort(e.data) == toolcall.Answers {
-			c.said, c.waits = c.call.Hear(e.data), false
-			break
-		}
-		if len(e.data) > 0 {
-			break
+		return e.raw
+	}
+	for began := c.now(); len(filter.held) < maxToolAnswer; {
+		e, err := from.next(maxToolAnswer)
+		filter.held = append(filter.held, e.raw...)
+		switch {
+		case err == errLongEvent: //nolint:errorlint // it is returned bare
+			filter.plain = true
+			return filter
+		case err != nil:
+			if filter.err = err; err == io.EOF { //nolint:errorlint // bodies return it bare
+				hears(e)
+			}
+			return filter
+		case hears(e) || len(e.data) > 0 || c.now().Sub(began) > commentHold:
+			return filter
 		}
 	}
-	filter.held = held
 	return filter
+}
+
+// event returns an event that refuses the call, in the place of the server's answer.
+func (c *mcpCarrier) event(p *problem) []byte {
+	return append(append([]byte("event: message\ndata: "), c.refuses(p.Error, p.Reason, p)...), "\n\n"...)
 }
 
 func (c *mcpCarrier) asks(resp *http.Response) bool {
@@ -316,11 +382,6 @@ func (c *mcpCarrier) tell(req *http.Request, resp *http.Response, answer []byte)
 	resp.Header.Del("WWW-Authenticate")
 	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
 	setBody(req, resp, json.RawMessage(answer))
-}
-
-// framed is an event that tells of a problem in the place of an answer.
-func (c *mcpCarrier) framed(p problem) []byte {
-	return append(append([]byte("event: message\ndata: "), c.refuses(p.Error, p.Reason, p)...), "\n\n"...)
 }
 
 // refuses makes an answer to the call with words for the model, and details for its program.

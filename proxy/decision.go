@@ -174,8 +174,10 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 	if resp != nil {
 		body, _ = resp.Body.(*watched)
 	}
+	carrier := t.carrierFor(req)
 	ended := func(err error) {
 		switch whole := err == io.EOF; { //nolint:errorlint // bodies return it bare
+		case whole && !carrier.came(): // the client may ask for the rest
 		case whole && !lacksBody(req, d.status, body):
 			t.sellers.forget(keyID, host)
 		case whole || conns.Asked(req.Context()).Err() == nil: // empty, or cut, and not because the client has left

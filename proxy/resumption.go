@@ -1,10 +1,12 @@
 package proxy
 
 import (
-	"bufio"
+	"errors"
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/perclient"
@@ -17,6 +19,8 @@ const (
 	// waits for.
 	maxToolCalls = 256
 	maxCut       = 16
+	// maxCallID bounds the id of such a call, in bytes. The stream of one with a longer id is relayed, and no more.
+	maxCallID = 256
 	// toolCallLife is the time for which they are.
 	toolCallLife = 10 * time.Minute
 )
@@ -29,13 +33,18 @@ const endPatience = 5 * time.Second
 // client asks for the rest of it by a GET of its own.
 type toolCalls struct {
 	until *perclient.Memory[pay.Hash, time.Time]
-	cut   *perclient.Memory[pay.Hash, []cutCall] // by URL and session
 	now   pay.Clock
+
+	mu  sync.Mutex                             // held while a call is added to cut
+	cut *perclient.Memory[pay.Hash, []cutCall] // by task, URL and session
 }
 
-// cutCall is a paid call whose answer has not come.
+// cutCall is a paid call whose answer has not come. Ids of calls are those of one client, and many servers have no
+// sessions: only a client that names an event of the call's own stream asks for the rest of that.
 type cutCall struct {
-	call      *toolcall.Call
+	call      *toolcall.Call // without its body
+	version   string         // of the protocol
+	ids       *eventIDs      // of its stream
 	paymentID string
 	over      <-chan struct{} // closed once the door has ended the call
 	until     time.Time
@@ -66,17 +75,34 @@ func (t *toolCalls) again(req *http.Request, call *Call, read *toolcall.Call) bo
 }
 
 func sessionOf(req *http.Request, call *Call) pay.Hash {
-	return pay.HashOf("session", call.askedURL(req), req.Header.Get(headerSession))
+	return pay.HashOf("session", call.Task, call.askedURL(req), req.Header.Get(headerSession))
 }
 
 // begun remembers a paid call whose stream has begun, and whose answer is still to come.
-func (t *toolCalls) begun(req *http.Request, call *Call, paid *toolcall.Call, paymentID string) {
+func (t *toolCalls) begun(req *http.Request, call *Call, paid *mcpCarrier, paymentID string) {
+	if paid.ids == nil || len(paid.call.ID()) > maxCallID {
+		return
+	}
 	if call.over == nil {
 		call.over = make(chan struct{})
 	}
 	session := sessionOf(req, call)
-	waiting := append(slices.Clone(t.cut.Get(call.Key.ID, session)), cutCall{paid, paymentID, call.over, t.now().Add(toolCallLife)})
+	next := cutCall{paid.call.Asked(), strings.Clone(paid.version[:min(len(paid.version), len("2025-11-25"))]), paid.ids, paymentID, call.over, t.now().Add(toolCallLife)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := append(slices.Clone(t.cut.Get(call.Key.ID, session)), next)
 	t.cut.Set(call.Key.ID, session, waiting[max(0, len(waiting)-maxCut):])
+}
+
+// resumable lists the calls whose streams a request goes on with.
+func (t *toolCalls) resumable(req *http.Request, call *Call) []cutCall {
+	last := req.Header.Get(headerResumes)
+	if last == "" || methodOf(req) != http.MethodGet {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(t.cut.Get(call.Key.ID, sessionOf(req, call))), func(c cutCall) bool {
+		return !c.ids.has(last) || !t.now().Before(c.until)
+	})
 }
 
 // resume looks for answers to paid calls in a stream that goes on with an earlier one. It is the call's:
@@ -84,14 +110,20 @@ func (t *toolCalls) begun(req *http.Request, call *Call, paid *toolcall.Call, pa
 func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body, is := resp.Body.(*watched)
-	if req.Header.Get(headerResumes) == "" || methodOf(req) != http.MethodGet || !is || resp.StatusCode != http.StatusOK ||
-		kind != eventStream || resp.Header.Get("Content-Encoding") != "" || len(t.calls.cut.Get(call.Key.ID, sessionOf(req, call))) == 0 {
+	if !is || resp.StatusCode != http.StatusOK || kind != eventStream || resp.Header.Get("Content-Encoding") != "" {
 		return
 	}
-	body.ReadCloser = rejoined{&eventFilter{from: bufio.NewReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
-		for _, c := range t.calls.cut.Get(call.Key.ID, sessionOf(req, call)) {
-			if t.calls.now().Before(c.until) && c.call.Sort(e.data) == toolcall.Answers {
-				return t.resumed(req, call, resp, c, e)
+	cut := t.calls.resumable(req, call)
+	if len(cut) == 0 {
+		return
+	}
+	body.ReadCloser = rejoined{&eventFilter{from: newEventReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
+		for _, c := range cut {
+			c.ids.add(e.id)
+			if c.call.Sort(e.data) == toolcall.Answers {
+				if instead := t.resumed(req, call, resp, c, e.data); instead != nil {
+					return instead
+				}
 			}
 		}
 		return e.raw
@@ -99,41 +131,45 @@ func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 }
 
 // resumed gives the call of a stream the payment of the call that an answer in it is for. It returns what the client
-// gets: terms of a paid call are taken out.
-func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, c cutCall, answer event) []byte {
-	carrier := &mcpCarrier{httpCarrier: httpCarrier{t.protocols}, call: c.call, now: t.now, said: c.call.Hear(answer.data)}
-	instead := answer.raw
-	if carrier.said.Terms != nil {
-		text := "This was paid for, and the seller asks for money again; repeat the same request"
-		instead = carrier.framed(problem{Error: text, Reason: DeclinedOpen, Detail: text})
-	}
+// gets in the place of a refusal; nil: the answer itself.
+func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, c cutCall, answer []byte) []byte {
+	carrier := &mcpCarrier{httpCarrier: httpCarrier{t.protocols}, call: c.call, version: c.version, now: t.now, said: c.call.Hear(answer)}
 	select {
 	case <-c.over:
 	case <-time.After(endPatience):
 	case <-req.Context().Done():
 	}
+	m, err := t.reopen(req, call, c.paymentID)
+	if err != nil {
+		t.log.InfoContext(req.Context(), "a resumed answer to a payment that is not at hand", "payment", c.paymentID, "error", err)
+		if carrier.said.Terms == nil {
+			return nil
+		}
+		return carrier.event(&problem{Error: "The seller asks again for what was paid before; repeat the same request", Reason: DeclinedOpen})
+	}
+	if told := t.hearLate(req, call, m, resp, carrier.heard(m.wire)); told != nil {
+		return carrier.event(told)
+	}
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	if !m.ended {
+		call.carrier = carrier
+		m.attempt.Observe("answered in a stream that the client has resumed")
+		m.tail = follow(req.Context(), resp, m.attempt, nil)
+	}
+	return nil
+}
+
+// errOtherAnswer reports a further answer in a stream that has brought one.
+var errOtherAnswer = errors.New("the stream has brought another answer")
+
+// reopen opens an earlier payment for a call that has none.
+func (t *Transport) reopen(req *http.Request, call *Call, paymentID string) (*memo, error) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
 	if call.finished || call.memo != nil && !call.memo.tail.delivered() {
-		return instead
+		return nil, errOtherAnswer
 	}
 	m := &memo{method: methodOf(req), uri: req.URL.RequestURI(), host: req.URL.Host, answered: true, placed: t.redirects.place(req, call)}
-	if err := t.openPayment(req, call, m, c.paymentID); err != nil {
-		t.log.InfoContext(req.Context(), "a resumed answer to a payment that is not at hand", "payment", c.paymentID, "error", err)
-		return instead
-	}
-	switch said := carrier.heard(m.wire); {
-	case said.Receipt != nil:
-		m.attempt.Receipt(*said.Receipt)
-	case said.Found, said.Failed:
-		m.unanswered()
-		return instead
-	}
-	call.carrier = carrier
-	m.attempt.Observe("answered in a stream that the client has resumed")
-	session := sessionOf(req, call)
-	left := slices.DeleteFunc(slices.Clone(t.calls.cut.Get(call.Key.ID, session)), func(one cutCall) bool { return one.paymentID == c.paymentID })
-	t.calls.cut.Set(call.Key.ID, session, left)
-	m.tail = follow(req.Context(), resp, m.attempt, nil)
-	return instead
+	return m, t.openPayment(req, call, m, paymentID)
 }

@@ -93,7 +93,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		t.redirects.begins(req, call, resp, m.attempt.Payment())
 	}
 	if c, is := t.carrierFor(req).(*mcpCarrier); is && !c.came() {
-		t.calls.begun(req, call, c.call, m.attempt.Payment().ID)
+		t.calls.begun(req, call, c, m.attempt.Payment().ID)
 	}
 	return t.hand(req, m, resp, &d), d.result, nil
 }

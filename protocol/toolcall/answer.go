@@ -3,6 +3,7 @@ package toolcall
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/x402"
@@ -38,10 +39,19 @@ func (c *Call) Sort(message []byte) Kind {
 	return Other
 }
 
-func sameID(a, b json.RawMessage) bool {
-	text, isText := strictjson.Unquote(a)
-	other, isOther := strictjson.Unquote(b)
-	return isText && isOther && text == other || !isText && !isOther && bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b))
+// sameID reports whether a server's id is that of a call as clients compare them: official ones take the text "1" and
+// the number 1.0 for 1.
+func sameID(server, call json.RawMessage) bool {
+	if !isID(server) {
+		return false
+	}
+	one, other := textOf(server), textOf(call)
+	if one == other {
+		return true
+	}
+	x, err := strconv.ParseFloat(one, 64)
+	y, unread := strconv.ParseFloat(other, 64)
+	return err == nil && unread == nil && x == y
 }
 
 // Answer holds what the answer to a call says of money.
@@ -65,19 +75,22 @@ const (
 // Hear reads the answer to a call, for which Sort has said Answers. A result asks for money only as the dialects
 // do: an API that tells of prices has terms in results as well.
 func (c *Call) Hear(message []byte) (a Answer) {
-	top := mustObject(message)
-	if failure := get(top, "error"); failure != nil {
-		a.Failed = true
-		if inner, err := object(failure); err == nil {
-			a.ask(get(inner, "data"), DialectX402)
-		}
-		return a
-	}
-	result, err := object(get(top, "result"))
+	top, err := object(message)
 	if err != nil {
 		return a
 	}
-	meta, err := object(get(result, "_meta"))
+	if failure := get(top, "error"); failure != nil {
+		a.Failed = true
+		if told, err := inner(failure); err == nil {
+			a.ask(get(told, "data"), DialectX402)
+		}
+		return a
+	}
+	result, err := inner(get(top, "result"))
+	if err != nil {
+		return a
+	}
+	meta, err := inner(get(result, "_meta"))
 	if err == nil {
 		for _, name := range []string{keyReceipt, keyReceiptDotted} {
 			if value := get(meta, name); value != nil && a.Receipt == "" {
@@ -98,7 +111,7 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if content := get(result, "content"); strictjson.Kind(content) == '[' {
 		for first := range strictjson.Elements(content) {
-			if block, err := object(first); err == nil {
+			if block, err := inner(first); err == nil {
 				text, _ := strictjson.Unquote(get(block, "text"))
 				a.ask(json.RawMessage(text), DialectX402)
 			}
@@ -113,12 +126,9 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 	if text, is := strictjson.Unquote(terms); is {
 		terms = json.RawMessage(text)
 	}
-	if len(terms) == 0 || !json.Valid(terms) {
-		return false
-	}
-	inner, err := object(terms)
-	version := get(inner, "x402Version")
-	if err != nil || version == nil || strictjson.Kind(get(inner, "accepts")) != '[' {
+	asked, err := object(terms)
+	version := get(asked, "x402Version")
+	if err != nil || version == nil || strictjson.Kind(get(asked, "accepts")) != '[' {
 		return false
 	}
 	if string(bytes.TrimSpace(version)) == "1" && d == DialectX402 {

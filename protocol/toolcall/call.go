@@ -52,6 +52,7 @@ type Call struct {
 
 	id     json.RawMessage
 	body   []byte
+	top    []member
 	params []member
 	meta   []member
 }
@@ -70,11 +71,11 @@ func Read(body []byte) (*Call, error) {
 		return nil, err
 	}
 	method, _ := strictjson.Unquote(get(top, "method"))
-	c := &Call{Method: method, id: get(top, "id"), body: body}
+	c := &Call{Method: method, id: get(top, "id"), body: body, top: top}
 	if kinds[method] == "" || !isID(c.id) {
 		return nil, errNoCall
 	}
-	if c.params, err = object(get(top, "params")); err != nil {
+	if c.params, err = inner(get(top, "params")); err != nil {
 		return nil, err
 	}
 	named := "name"
@@ -86,7 +87,7 @@ func Read(body []byte) (*Call, error) {
 		return nil, errNoCall
 	}
 	if meta := get(c.params, "_meta"); meta != nil {
-		if c.meta, err = object(meta); err != nil {
+		if c.meta, err = inner(meta); err != nil {
 			return nil, err
 		}
 	}
@@ -105,6 +106,10 @@ func (c *Call) Kind() string { return kinds[c.Method] }
 // ID returns the id of the request as JSON.
 func (c *Call) ID() string { return string(c.id) }
 
+// Asked returns what is left of the call to know its answer by: Sort, Hear and Refusal go on, and nothing else does. It
+// keeps none of the body.
+func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id)} }
+
 // Pays reports whether the call carries a credential: its client pays by itself.
 func (c *Call) Pays() bool {
 	for _, name := range []string{keyPayment, keyPaymentDotted, keyCredential} {
@@ -112,7 +117,7 @@ func (c *Call) Pays() bool {
 			return true
 		}
 	}
-	arguments, err := object(get(c.params, "arguments"))
+	arguments, err := inner(get(c.params, "arguments"))
 	return err == nil && get(arguments, argumentPayment) != nil
 }
 
@@ -125,7 +130,11 @@ func (c *Call) Site(u *url.URL) string {
 	if u.Scheme == "https" {
 		at.Host = strings.TrimSuffix(at.Host, ":443")
 	}
-	return at.JoinPath(c.Kind(), url.PathEscape(c.Name)).String()
+	name := url.PathEscape(c.Name)
+	if strings.Trim(name, ".") == "" { // it would name the folder, or the one above
+		name = strings.ReplaceAll(name, ".", "%2E")
+	}
+	return at.JoinPath(c.Kind(), name).String()
 }
 
 // Content returns one text for all calls that ask for the same thing, whatever their ids: the method, and the
@@ -206,7 +215,7 @@ func (c *Call) Paid(d Dialect, p x402.Payload) []byte {
 		set[0].value = text
 	}
 	meta := with(get(c.params, "_meta"), set...)
-	params := with(get(mustObject(c.body), "params"), member{"_meta", meta})
+	params := with(get(c.top, "params"), member{"_meta", meta})
 	return with(c.body, member{"params", params})
 }
 
@@ -240,22 +249,38 @@ func with(value json.RawMessage, set ...member) json.RawMessage {
 
 // object returns the members of a text that is one JSON object without repeated names.
 func object(text []byte) ([]member, error) {
-	if strictjson.Nesting(text) > maxNesting {
+	if strictjson.Nesting(text) > maxNesting || !json.Valid(text) {
 		return nil, errNoCall
 	}
-	if _, err := strictjson.Object(text); err != nil {
-		return nil, err
-	}
-	return mustObject(text), nil
+	return inner(text)
 }
 
-// mustObject returns the members of a valid object.
-func mustObject(text []byte) (all []member) {
-	for name, value := range strictjson.Members(text) {
+// inner is object for a value of a valid text.
+func inner(value []byte) ([]member, error) {
+	if strictjson.Kind(value) != '{' {
+		return nil, errNoCall
+	}
+	all := make([]member, 0, few)
+	for name, value := range strictjson.Members(value) {
+		if len(all) < few && get(all, name) != nil {
+			return nil, strictjson.ErrRepeated
+		}
 		all = append(all, member{name, value})
 	}
-	return all
+	if len(all) > few {
+		seen := make(map[string]bool, len(all))
+		for _, m := range all {
+			if seen[m.name] {
+				return nil, strictjson.ErrRepeated
+			}
+			seen[m.name] = true
+		}
+	}
+	return all, nil
 }
+
+// few is the number of members up to which names are compared one by one.
+const few = 8
 
 // get returns the value of a member; nil: there is none.
 func get(of []member, name string) json.RawMessage {

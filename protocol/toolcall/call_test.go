@@ -19,7 +19,7 @@ type exchange struct {
 	Header, AnswerHeader                  map[string]string
 }
 
-func exchanges(t *testing.T, folder string) map[string]exchange {
+func exchanges(t testing.TB, folder string) map[string]exchange {
 	t.Helper()
 	files, err := filepath.Glob("../../e2e/mcp/testdata/" + folder + "/*.json")
 	if err != nil || len(files) < 10 {
@@ -217,6 +217,8 @@ func TestRead(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"id":"x","method":"resources/read","params":{"uri":"weather://Berlin/now"}}`: "mcp://shop.test/resource/weather:%2F%2FBerlin%2Fnow",
 		`{"id":-1,"method":"prompts\/get","params":{"name":"a b"}}`:                    "mcp://shop.test/prompt/a%20b",
+		`{"id":1,"method":"tools/call","params":{"name":".."}}`:                        "mcp://shop.test/tool/%2E%2E",
+		`{"id":1,"method":"tools/call","params":{"name":"../../a"}}`:                   "mcp://shop.test/tool/..%2F..%2Fa",
 	} {
 		c, err := toolcall.Read([]byte(text))
 		if err != nil {

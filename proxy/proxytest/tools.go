@@ -34,9 +34,8 @@ type Tools struct {
 	Gzip bool
 	// Cut ends the streams of paid calls before their answers, which a GET with Last-Event-ID brings.
 	Cut bool
-	// Lasts keeps the streams of such a GET open. More has one of them bring what was cut off since.
+	// Lasts keeps the streams of such a GET open.
 	Lasts bool
-	More  chan struct{}
 
 	Mu     sync.Mutex
 	Unpaid int
@@ -48,7 +47,7 @@ type Tools struct {
 // NewTools starts a Tools, which ends with the test.
 func NewTools(t *testing.T, change ...func(*Tools)) *Tools {
 	t.Helper()
-	s := &Tools{t: t, Dialect: "object", nonces: make(map[string]int), More: make(chan struct{})}
+	s := &Tools{t: t, Dialect: "object", nonces: make(map[string]int)}
 	for _, f := range change {
 		f(s)
 	}
@@ -229,22 +228,14 @@ func (z zipped) FlushError() error {
 // resume writes the answers that were cut off.
 func (s *Tools) resume(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	for {
-		s.Mu.Lock()
-		for _, answer := range s.kept {
-			_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", answer)
-		}
-		s.kept = nil
-		s.Mu.Unlock()
-		_ = http.NewResponseController(w).Flush()
-		if !s.Lasts {
-			return
-		}
-		select {
-		case <-s.More:
-		case <-r.Context().Done():
-			return
-		}
+	s.Mu.Lock()
+	for _, answer := range s.kept {
+		_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", answer)
+	}
+	s.kept = nil
+	s.Mu.Unlock()
+	if _ = http.NewResponseController(w).Flush(); s.Lasts {
+		<-r.Context().Done()
 	}
 }
 
