@@ -57,7 +57,14 @@ func (b *streamBuyer) command(t *testing.T, variables ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(b.Binary, "mcp", "run", "--key-file", b.keyFile, "--proxy", "http://"+b.Host(), "--name", "weather", "--state", filepath.Join(b.folder, "state"), "--", seller, "serve")
+	return b.wraps([]string{seller}, variables...)
+}
+
+// wraps is `purser mcp run` with a server's command.
+func (b *streamBuyer) wraps(server []string, variables ...string) *exec.Cmd {
+	cmd := exec.Command(b.Binary, append([]string{
+		"mcp", "run", "--key-file", b.keyFile, "--proxy", "http://" + b.Host(), "--name", "weather", "--state", filepath.Join(b.folder, "state"), "--",
+	}, server...)...)
 	cmd.Env = b.Environment(append([]string{
 		sellsOnStreams + "=1", sellerFolder + "=" + b.folder, "FACILITATOR_URL=" + env.money.FacilitatorURL(), "PAY_TO=" + env.money.PayTo.String(),
 	}, variables...)...)
@@ -170,6 +177,18 @@ func TestStreams(t *testing.T) {
 		_ = s.Close()
 		other.requireDebits(t, 0)
 	}
+}
+
+// The same from the official seller for Python.
+func TestStreamsOfAnOfficialSeller(t *testing.T) {
+	t.Parallel()
+	b := newStreamBuyer(t, streamPurser(t), "1")
+	s := connectTo(t, b.wraps([]string{programFor(t, inPython), here("sellers", inPython)}, "STREAMS=1"))
+	for range 2 {
+		requireWeather(t, s, "Kiel")
+	}
+	_ = s.Close()
+	b.requireDebits(t, 2)
 }
 
 // `purser mcp run` is killed after the payment, before the answer. The agent's equal call in the next run has the answer,

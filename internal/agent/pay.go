@@ -24,7 +24,7 @@ const (
 // payPauses lie between the tries.
 var payPauses = [payTries - 1]time.Duration{250 * time.Millisecond, time.Second}
 
-// Purchase is what [Client.Pay] pays for.
+// Purchase names one thing to pay for.
 type Purchase struct {
 	Terms          json.RawMessage // of the seller, as they came
 	URL            string          // for the books

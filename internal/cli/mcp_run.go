@@ -21,7 +21,7 @@ import (
 	"github.com/purserpay/purser/internal/stdio"
 )
 
-// lastWords is what a server's descendants may say after its end.
+// lastWords bounds how long a server's descendants are heard after its end.
 const lastWords = time.Second
 
 const mcpRunHelp = `

@@ -17,7 +17,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// unansweredFor is how long a purchase without an answer is kept. A payment is valid for less.
+// unansweredFor bounds how long a purchase without an answer is kept. A payment is valid for less.
 const unansweredFor = 7 * time.Minute
 
 // maxLate bounds the answers of cancelled calls that are kept.
