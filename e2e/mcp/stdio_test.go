@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,6 +164,17 @@ func TestStreams(t *testing.T) {
 		t.Errorf("exit status %d", got)
 	}
 	b.requireDebits(t, 3)
+
+	cmd = b.command(t) // and the server gets signals
+	s = connectTo(t, cmd)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Wait()
+	_ = s.Close()
+	if got := cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit status %d", got)
+	}
 
 	// A rule for one tool, and one for hosts without payees, which mean nothing on REST.
 	for rule, want := range map[string]string{

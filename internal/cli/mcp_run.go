@@ -113,7 +113,7 @@ func (env *Env) stateDir(given string) (string, error) {
 
 // serve runs a server between this process's streams.
 func (env *Env) serve(c *cobra.Command, flags *accessFlags, o stdio.Options, path string, environ []string) error {
-	said := io.Writer(c.ErrOrStderr())
+	said := c.ErrOrStderr()
 	if _, file := said.(*os.File); !file { // else the server writes to it by itself
 		said = &oneByOne{to: said}
 		c.SetErr(said)
@@ -154,7 +154,7 @@ func (env *Env) serve(c *cobra.Command, flags *accessFlags, o stdio.Options, pat
 	ended := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		_ = server.Wait() // its state says more
+		_ = server.Wait()                                              // its state says more
 		if answers.SetReadDeadline(time.Now().Add(lastWords)) != nil { // where pipes have none
 			_ = answers.Close()
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +21,11 @@ import (
 // unansweredFor bounds how long a purchase without an answer is kept. A payment is valid for less.
 const unansweredFor = 7 * time.Minute
 
-// maxLate bounds the answers of cancelled calls that are kept.
-const maxLate = 16
+// Bounds on the answers of cancelled calls that are kept.
+const (
+	maxLate      = 16
+	maxLateBytes = 1 << 20 // of one
+)
 
 // purchases keeps the names of purchases whose answers have not come, one file each. A file is locked while a call of a
 // process works on it. So a process that was killed leaves the file, and the next equal call goes on with it.
@@ -64,25 +68,33 @@ func newPurchases(dir string, now func() time.Time, of ...string) (*purchases, e
 func (p *purchases) claim(key, content string) (*purchase, error) {
 	sum := sha256.Sum256([]byte(p.of + "\n" + key + "\n" + content))
 	beginning := "mcp-" + hex.EncodeToString(sum[:20]) + "-"
-	list, err := filepath.Glob(filepath.Join(p.dir, beginning+"*"))
+	list, err := os.ReadDir(p.dir)
 	if err != nil {
 		return nil, fmt.Errorf("looking for purchases: %w", err)
 	}
-	for _, path := range list {
-		lock, err := p.take(path)
+	for _, entry := range list {
+		if !strings.HasPrefix(entry.Name(), beginning) {
+			continue
+		}
+		lock, err := p.take(filepath.Join(p.dir, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
 		if lock != nil {
-			return &purchase{filepath.Base(path), content, lock, false}, nil
+			return &purchase{entry.Name(), content, lock, false}, nil
 		}
 	}
-	name := beginning + rand.Text()
-	lock := flock.New(filepath.Join(p.dir, name), flock.SetPermissions(0o600))
-	if taken, err := lock.TryLock(); err != nil || !taken {
-		return nil, fmt.Errorf("keeping a purchase: %w", errors.Join(err, lock.Close()))
+	for {
+		name := beginning + rand.Text()
+		lock := flock.New(filepath.Join(p.dir, name), flock.SetPermissions(0o600))
+		switch taken, err := lock.TryLock(); {
+		case err != nil:
+			return nil, fmt.Errorf("keeping a purchase: %w", errors.Join(err, lock.Close()))
+		case taken:
+			return &purchase{name, content, lock, true}, nil
+		}
+		_ = lock.Close() // another process was quicker, and has the purchase
 	}
-	return &purchase{name, content, lock, true}, nil
 }
 
 // take locks a file. It returns nil for one that another call has, that is gone, or too old, which it removes.
@@ -141,7 +153,9 @@ func (p *purchases) abandon(of *purchase) func(answer []byte) {
 	return func(answer []byte) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		l.answer, l.since = answer, p.now()
+		if l.since = p.now(); len(answer) <= maxLateBytes {
+			l.answer = answer
+		}
 		close(l.done)
 		p.prune()
 	}

@@ -71,13 +71,13 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // parts are the two ends of a relay that a test holds.
 type parts struct {
-	t          *testing.T
-	toRelay    *io.PipeWriter // as the client
-	fromRelay  *bufio.Reader
-	serverIn   *bufio.Reader // as the server
-	serverOut  *io.PipeWriter
-	ended      chan error
-	said       func() string
+	t         *testing.T
+	toRelay   *io.PipeWriter // as the client
+	fromRelay *bufio.Reader
+	serverIn  *bufio.Reader // as the server
+	serverOut *io.PipeWriter
+	ended     chan error
+	said      func() string
 }
 
 func start(t *testing.T, b *bank, dir string, options ...func(*Options)) *parts {
@@ -429,7 +429,7 @@ func TestPassesOn(t *testing.T) {
 		`not JSON`, "", ` { } ` + "\r", long,
 		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a","arguments":{"x":"` + long + `"}}}`,
 	} {
-		go p.write(p.toRelay, "%s", text)
+		go func() { _, _ = io.WriteString(p.toRelay, text+"\n") }()
 		if got := p.line(p.serverIn); got != text {
 			t.Errorf("of %d bytes came %d: %.100s", len(text), len(got), got)
 		}
@@ -443,7 +443,7 @@ func TestPassesOn(t *testing.T) {
 		`{"jsonrpc":"2.0","id":4,"result":{"structuredContent":` + terms + `,"content":[]}}`,
 		long,
 	} {
-		go p.write(p.serverOut, "%s", text)
+		go func() { _, _ = io.WriteString(p.serverOut, text+"\n") }()
 		if got := p.line(p.fromRelay); got != text {
 			t.Errorf("of %d bytes came %d: %.100s", len(text), len(got), got)
 		}
