@@ -42,7 +42,7 @@ type Declined struct {
 	Reason, Text string          // a word of package declines, and the words for people
 	Payment      string          // id of the payment that stands under the key; "" if none is known
 	Details      json.RawMessage // purser's answer, an object; nil: it gave none
-	// Begun: a payment may stand under the idempotency key.
+	// Begun: a payment may stand under the idempotency key, or wait for a person.
 	Begun bool
 }
 
@@ -99,10 +99,8 @@ func (c *Client) payOnce(ctx context.Context, body []byte) (paid Paid, again boo
 	}
 	var problem struct {
 		Error, Detail, Rule string
-		Payment             *struct {
-			ID, State string
-			Flags     []string
-		}
+		Payment             *struct{ ID string }
+		Approval            *struct{ ID string }
 	}
 	d := &Declined{Text: http.StatusText(status)}
 	if json.Unmarshal(text, &problem) == nil && problem.Error != "" {
@@ -113,6 +111,9 @@ func (c *Client) payOnce(ctx context.Context, body []byte) (paid Paid, again boo
 	}
 	if problem.Payment != nil {
 		d.Payment, d.Begun = problem.Payment.ID, true
+	}
+	if problem.Approval != nil { // a person answers for this key
+		d.Begun = true
 	}
 	switch {
 	case status == http.StatusUnauthorized:

@@ -175,7 +175,7 @@ func (env *Env) serve(c *cobra.Command, flags *accessFlags, o stdio.Options, pat
 	err = relay.Run(c.Context())
 	_ = input.Close()
 	waiting.Wait()
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("mcp run: reading the server's messages: %w", err)
 	}
 	if status := exitStatus(server.ProcessState); status != 0 {

@@ -399,6 +399,30 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
+// A payment that waits for a person is asked for under the same key, and made once that person has approved it.
+func TestHeldForAPerson(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+		if len(b.asked) > 1 {
+			return false
+		}
+		w.WriteHeader(http.StatusPaymentRequired)
+		fmt.Fprint(w, `{"error":"Payment refused by policy","detail":"a person must approve it","rule":"approval-needed","approval":{"id":"a1"}}`)
+		return true
+	}
+	p := start(t, b, t.TempDir())
+	p.calls(1, "Kiel")
+	p.asks(1)
+	if words := p.refused(1); !strings.Contains(words, "a person must approve it") {
+		t.Errorf("%s", words)
+	}
+	p.buys(2, "Kiel", 0)
+	if b.asked[0]["idempotencyKey"] != b.asked[1]["idempotencyKey"] {
+		t.Errorf("%v", b.asked)
+	}
+}
+
 // Without purser, calls that cost something are declined, and free ones pass.
 func TestWithoutPurser(t *testing.T) {
 	t.Parallel()
