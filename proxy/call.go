@@ -59,6 +59,7 @@ type Call struct {
 	watch    *conns.Watch    // see Watch; nil: there is none yet
 	memo     *memo
 	finished bool
+	over     chan struct{} // closed once it is finished; nil: none waits
 	arrived  time.Time     // when its request was first sent on
 	led      way           // the way of redirects that has led to it
 	strayed  string        // the URL of another site whose free answer has led to it; ""
@@ -202,6 +203,9 @@ func (c *Call) left() bool { return c.caller.Err() != nil || conns.Gone(c.caller
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over != nil && !c.finished {
+		defer close(c.over)
+	}
 	c.finished = true
 	c.arrival.Decided()
 	if m := c.memo; m != nil && !m.ended {

@@ -190,7 +190,7 @@ func (c *mcpCarrier) whileWorking(from *bufio.Reader, late func(protocol.Answer)
 		if told == nil {
 			return e.raw
 		}
-		return append(append([]byte("event: message\ndata: "), c.refuses(told.Error, told.Reason, told)...), "\n\n"...)
+		return c.framed(*told)
 	}
 	var held []byte
 	for len(held) < maxToolAnswer {
@@ -316,6 +316,11 @@ func (c *mcpCarrier) tell(req *http.Request, resp *http.Response, answer []byte)
 	resp.Header.Del("WWW-Authenticate")
 	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
 	setBody(req, resp, json.RawMessage(answer))
+}
+
+// framed is an event that tells of a problem in the place of an answer.
+func (c *mcpCarrier) framed(p problem) []byte {
+	return append(append([]byte("event: message\ndata: "), c.refuses(p.Error, p.Reason, p)...), "\n\n"...)
 }
 
 // refuses makes an answer to the call with words for the model, and details for its program.

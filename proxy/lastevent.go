@@ -253,7 +253,7 @@ func (e *lastEvent) wordOf(name string, data []byte) eventWord {
 	switch {
 	case e.answers != nil && len(data) > 0:
 		if e.answers(data) {
-			return wordLast
+			return wordOver
 		}
 		return wordMore
 	case string(data) == "[DONE]", string(data) == `"[DONE]"`:

@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -208,6 +211,49 @@ func TestToolAnswersAreResumed(t *testing.T) {
 		w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "2", "get_weather", session...))
 		s.Expect(2, 2, 2)
 	}
+}
+
+// A resumed stream stays open behind the answer. The payment is answered all the same, and so is the next one there.
+func TestResumedStreamsStayOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := proxytest.NewTools(t, func(s *proxytest.Tools) { s.Stream, s.Cut, s.Lasts = true, true, true })
+	session := []string{"Mcp-Session-Id", "a"}
+	w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather", session...))
+	call := NewCall(w.Key, "", "")
+	req := proxytest.Request(t, "GET", s.URL+"/mcp", nil, append(session, "Last-Event-Id", "1")...)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	resp, err := w.door.RoundTrip(req.WithContext(WithCall(ctx, call)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	answered := make(chan string, 4)
+	go func() {
+		defer close(answered)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "sunny") {
+				answered <- lines.Text()
+			}
+		}
+	}()
+	for n := 1; n <= 2; n++ {
+		if got := <-answered; !strings.Contains(got, fmt.Sprintf("sunny %d", n)) {
+			t.Fatalf("%s", got)
+		}
+		proxytest.Eventually(t, "it is answered", func() bool { return w.newest().Answered })
+		if n == 1 {
+			w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "2", "get_weather", session...))
+			s.Expect(2, 2, 2)
+			s.More <- struct{}{}
+		}
+	}
+	leave()
+	for range answered {
+	}
+	call.Finish(false)
 }
 
 // A seller that asks again gets no second payment, and its terms do not reach the client.

@@ -21,6 +21,9 @@ const (
 	toolCallLife = 10 * time.Minute
 )
 
+// endPatience bounds how long a resumed answer waits for the end of its call, whose connection may have just ended.
+const endPatience = 5 * time.Second
+
 // toolCalls remembers calls of MCP for a while, for each key. The ids of calls are unique in a session: the same one
 // again is a repeat, even of a call that was answered. Where the stream of a paid call ends without the answer, the
 // client asks for the rest of it by a GET of its own.
@@ -34,6 +37,7 @@ type toolCalls struct {
 type cutCall struct {
 	call      *toolcall.Call
 	paymentID string
+	over      <-chan struct{} // closed once the door has ended the call
 	until     time.Time
 }
 
@@ -67,8 +71,11 @@ func sessionOf(req *http.Request, call *Call) pay.Hash {
 
 // begun remembers a paid call whose stream has begun, and whose answer is still to come.
 func (t *toolCalls) begun(req *http.Request, call *Call, paid *toolcall.Call, paymentID string) {
+	if call.over == nil {
+		call.over = make(chan struct{})
+	}
 	session := sessionOf(req, call)
-	waiting := append(slices.Clone(t.cut.Get(call.Key.ID, session)), cutCall{paid, paymentID, t.now().Add(toolCallLife)})
+	waiting := append(slices.Clone(t.cut.Get(call.Key.ID, session)), cutCall{paid, paymentID, call.over, t.now().Add(toolCallLife)})
 	t.cut.Set(call.Key.ID, session, waiting[max(0, len(waiting)-maxCut):])
 }
 
@@ -84,37 +91,49 @@ func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 	body.ReadCloser = rejoined{&eventFilter{from: bufio.NewReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
 		for _, c := range t.calls.cut.Get(call.Key.ID, sessionOf(req, call)) {
 			if t.calls.now().Before(c.until) && c.call.Sort(e.data) == toolcall.Answers {
-				t.resumed(req, call, resp, c, e.data)
+				return t.resumed(req, call, resp, c, e)
 			}
 		}
 		return e.raw
 	}}, body.ReadCloser}
 }
 
-// resumed gives the call of a stream the payment of the call that an answer in it is for.
-func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, c cutCall, answer []byte) {
+// resumed gives the call of a stream the payment of the call that an answer in it is for. It returns what the client
+// gets: terms of a paid call are taken out.
+func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, c cutCall, answer event) []byte {
+	carrier := &mcpCarrier{httpCarrier: httpCarrier{t.protocols}, call: c.call, now: t.now, said: c.call.Hear(answer.data)}
+	instead := answer.raw
+	if carrier.said.Terms != nil {
+		text := "This was paid for, and the seller asks for money again; repeat the same request"
+		instead = carrier.framed(problem{Error: text, Reason: DeclinedOpen, Detail: text})
+	}
+	select {
+	case <-c.over:
+	case <-time.After(endPatience):
+	case <-req.Context().Done():
+	}
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	if call.memo != nil || call.finished {
-		return
+	if call.finished || call.memo != nil && !call.memo.tail.delivered() {
+		return instead
 	}
 	m := &memo{method: methodOf(req), uri: req.URL.RequestURI(), host: req.URL.Host, answered: true, placed: t.redirects.place(req, call)}
 	if err := t.openPayment(req, call, m, c.paymentID); err != nil {
 		t.log.InfoContext(req.Context(), "a resumed answer to a payment that is not at hand", "payment", c.paymentID, "error", err)
-		return
+		return instead
 	}
-	carrier := &mcpCarrier{httpCarrier: httpCarrier{t.protocols}, call: c.call, now: t.now, said: c.call.Hear(answer)}
 	switch said := carrier.heard(m.wire); {
 	case said.Receipt != nil:
 		m.attempt.Receipt(*said.Receipt)
 	case said.Found, said.Failed:
 		m.unanswered()
-		return
+		return instead
 	}
 	call.carrier = carrier
 	m.attempt.Observe("answered in a stream that the client has resumed")
 	session := sessionOf(req, call)
 	left := slices.DeleteFunc(slices.Clone(t.calls.cut.Get(call.Key.ID, session)), func(one cutCall) bool { return one.paymentID == c.paymentID })
 	t.calls.cut.Set(call.Key.ID, session, left)
-	m.tail = follow(req.Context(), resp, m.attempt, func() {})
+	m.tail = follow(req.Context(), resp, m.attempt, nil)
+	return instead
 }

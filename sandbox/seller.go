@@ -67,8 +67,10 @@ func NewSeller(o SellerOptions) *Seller {
 // ServeHTTP serves the catalogue and the goods.
 func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// till is how the seller talks to its facilitator.
-func (s *Seller) till() honest.Till { return honest.Till{Facilitator: s.o.Facilitator, Client: s.o.Client} }
+// till talks to the facilitator.
+func (s *Seller) till() honest.Till {
+	return honest.Till{Facilitator: s.o.Facilitator, Client: s.o.Client}
+}
 
 // alreadyDelivered and notSettled are reasons of a prepaid seller.
 const (

@@ -13,8 +13,12 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// patience bounds the run of a client.
-const patience = time.Minute
+const (
+	// patience bounds the run of a client.
+	patience = time.Minute
+	// atOnce is the number of clients that run at once: a processor is what they need to start.
+	atOnce = 4
+)
 
 // A client is an official one with a mode.
 type client struct {
@@ -39,7 +43,7 @@ type call struct {
 	Arguments map[string]string `json:"arguments"`
 }
 
-// result is what a client got for a call. Failure is its error instead of a result.
+// A result comes from a client for one call. Failure is its error instead of a result.
 type result struct {
 	Failure    string         `json:"failure"`
 	IsError    bool           `json:"isError"`
@@ -73,19 +77,16 @@ func (c client) command(t testing.TB) []string {
 // goClient builds the client for Go once. It is a module of its own, because purser itself may have another go-sdk.
 func goClient(t testing.TB) string {
 	t.Helper()
-	env.mu.Lock()
-	defer env.mu.Unlock()
 	path := filepath.Join(env.dir, "gosdk")
-	if exists(path) {
-		return path
-	}
-	if out, err := exec.Command("go", "build", "-C", here("clients", "gosdk"), "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build the client for Go: %v\n%s", err, out)
-	}
+	env.building.Do(func() {
+		if out, err := exec.Command("go", "build", "-C", here("clients", "gosdk"), "-o", path, ".").CombinedOutput(); err != nil {
+			t.Errorf("build the client for Go: %v\n%s", err, out)
+		}
+	})
 	return path
 }
 
-// variables are those of the client's environment.
+// variables tells the client by its environment what to do.
 func (c client) variables(t testing.TB, server string, calls []call) []string {
 	t.Helper()
 	text, err := json.Marshal(calls)
@@ -107,6 +108,8 @@ func (c client) run(t testing.TB, server string, calls []call) []result {
 // finish runs a client's command to its end and reads the lines that it prints.
 func finish(t testing.TB, cmd *exec.Cmd, calls int) (results []result) {
 	t.Helper()
+	env.turns <- struct{}{}
+	defer func() { <-env.turns }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer

@@ -14,13 +14,13 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// parallel is the number of tests that run at once. Most of their time goes into starting programs.
-const parallel = 4
+// parallel is the number of tests that run at once. They wait for blocks more than for a processor.
+const parallel = 16
 
-// stopTime is what sellers have to end.
+// stopTime bounds the time in which sellers end.
 const stopTime = 10 * time.Second
 
-// env is what all tests share.
+// env holds the parts that all tests share.
 var env *world
 
 // world is a chain with a facilitator, and the sellers that tests have asked for.
@@ -29,8 +29,12 @@ type world struct {
 	money        *sandbox.World
 	certificates *process.Certificates
 
+	building sync.Once     // of the client for Go
+	turns    chan struct{} // of the clients that run
+
 	mu      sync.Mutex
-	sellers map[string]*seller
+	sellers map[string]func() (*seller, error)
+	running []*process.Process
 	purser  *process.Purser
 }
 
@@ -47,7 +51,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	env = &world{sellers: map[string]*seller{}}
+	env = &world{turns: make(chan struct{}, atOnce), sellers: map[string]func() (*seller, error){}}
 	defer func() {
 		if failed := env.close(); err == nil {
 			err = failed
@@ -66,11 +70,13 @@ func run(m *testing.M) (code int, err error) {
 }
 
 func (w *world) close() (err error) {
-	for name, s := range w.sellers {
+	for _, s := range w.running {
 		_ = s.Stdin.Close() // by which they know their end
+	}
+	for _, s := range w.running {
 		if !s.EndsWithin(stopTime) {
 			s.Kill()
-			err = fmt.Errorf("%s did not end\n%s", name, s.Log.End())
+			err = fmt.Errorf("%s did not end\n%s", s.Cmd, s.Log.End())
 		}
 	}
 	if w.purser != nil && !w.purser.Ended() {

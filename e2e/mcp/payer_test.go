@@ -116,7 +116,9 @@ func (p *payer) sign(challenge x402.Challenge) (x402.Payload, error) {
 	if err != nil {
 		return x402.Payload{}, fmt.Errorf("requirement %s: %w", want.Raw, err)
 	}
-	a := x402.Authorization{From: p.wallet, To: want.PayTo, Value: want.Amount, ValidBefore: uint64(time.Now().Add(want.MaxTimeout).Unix())}
+	a := x402.Authorization{
+		From: p.wallet, To: want.PayTo, Value: want.Amount, ValidBefore: uint64(time.Now().Add(want.MaxTimeout).Unix()),
+	}
 	if _, err := rand.Read(a.Nonce[:]); err != nil {
 		return x402.Payload{}, err
 	}
@@ -129,12 +131,12 @@ func (p *payer) sign(challenge x402.Challenge) (x402.Payload, error) {
 
 // withPayment puts a payload where a dialect wants it.
 func withPayment(body []byte, by dialect, payload x402.Payload) ([]byte, error) {
-	name, value := "x402/payment", any(json.RawMessage(payload.JSON))
-	switch by {
-	case dialectCloudflare:
+	name, value := "x402/payment", any(payload.JSON)
+	if by == dialectCloudflare || by == dialectVercel {
 		value = payload.Header()
-	case dialectVercel:
-		name, value = "x402.payment", payload.Header()
+	}
+	if by == dialectVercel {
+		name = "x402.payment"
 	}
 	var asked, params, meta map[string]json.RawMessage
 	if err := json.Unmarshal(body, &asked); err != nil {

@@ -2,14 +2,18 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/testing/needed"
+	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -27,8 +31,8 @@ type kind struct {
 	options []string
 	// modern: it speaks the protocol of 2026-07-28, without sessions.
 	modern bool
-	// alone: each run has a seller of its own. The store of Python's server is one for all sessions, and knows a stream by
-	// the id of its request alone.
+	// alone: one client at a time. The store of Python's server is one for all sessions, and knows a stream by the id of
+	// its request alone.
 	alone bool
 }
 
@@ -38,7 +42,7 @@ const (
 	inVercel     = "vercel.mjs"
 )
 
-// kinds are those that every client meets.
+// kinds lists the sellers that every client meets.
 var kinds = []kind{
 	{"x402-json", dialectX402, inPython, []string{"JSON=1"}, false, false},
 	{"x402-sse-session", dialectX402, inPython, []string{"SESSION=1", "PROGRESS=1"}, false, false},
@@ -49,7 +53,7 @@ var kinds = []kind{
 	{"vercel-sse", dialectVercel, inVercel, []string{"PROGRESS=1"}, false, false},
 }
 
-// resumable are those that keep the events of streams, and close the stream of a paid call before they answer it.
+// resumable lists those that keep the events of streams, and close the stream of a paid call before they answer it.
 var resumable = []kind{
 	{"x402-events", dialectX402, inPython, []string{"SESSION=1", "EVENTS=1", "CUT=1"}, false, true},
 	{"cloudflare-events", dialectCloudflare, inCloudflare, []string{"SDK=1", "SESSION=1", "EVENTS=1", "CUT=1"}, false, false},
@@ -59,36 +63,64 @@ var resumable = []kind{
 type seller struct {
 	*process.Process
 	kind kind
-	URL  string `json:"url"`
-	TLS  string `json:"tls"`
+	// payTo receives the money of this kind and of no other.
+	payTo x402.Address
+	// taken is held by the test that has the seller alone.
+	taken sync.Mutex
+	URL   string `json:"url"`
+	TLS   string `json:"tls"`
 }
 
 // seller returns the seller of a kind, which runs as long as the tests do.
 func (w *world) seller(t testing.TB, k kind) *seller {
 	t.Helper()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if k.alone {
-		k.name += " " + t.Name()
+	start := w.sellers[k.name]
+	if start == nil {
+		start = sync.OnceValues(func() (*seller, error) { return w.start(t, k) })
+		w.sellers[k.name] = start
 	}
-	if s := w.sellers[k.name]; s != nil {
-		return s
-	}
-	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
-	cmd.Env = process.Environment(append(k.options,
-		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+w.money.PayTo.String(),
-		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
-	p, line, err := process.Announced(cmd, func(string) bool { return true })
+	w.mu.Unlock()
+	s, err := start()
 	if err != nil {
 		t.Fatalf("%s: %v", k.name, err)
 	}
-	s := &seller{Process: p, kind: k}
-	w.sellers[k.name] = s
-	if err := json.Unmarshal([]byte(line), s); err != nil {
-		t.Fatalf("%s said %q: %v", k.name, line, err)
+	if k.alone {
+		s.taken.Lock()
+		t.Cleanup(s.taken.Unlock)
 	}
 	return s
 }
+
+// start starts the seller of a kind, which ends with the run.
+func (w *world) start(t testing.TB, k kind) (*seller, error) {
+	t.Helper()
+	s := &seller{kind: k, payTo: payeeOf(k.name)}
+	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
+	cmd.Env = process.Environment(append(k.options,
+		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+s.payTo.String(),
+		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
+	p, line, err := process.Announced(cmd, func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.running = append(w.running, p)
+	w.mu.Unlock()
+	s.Process = p
+	if err := json.Unmarshal([]byte(line), s); err != nil {
+		return nil, fmt.Errorf("its first line is %q: %w", line, err)
+	}
+	return s, nil
+}
+
+// payeeOf is the address that is paid by the buyers of a seller. It has no known private key.
+func payeeOf(name string) x402.Address {
+	return x402.EVMAddress([20]byte(crypto.Keccak256([]byte(name))[12:]))
+}
+
+// direct talks to servers without any proxy.
+var direct = process.Client(nil, nil)
 
 // runs counts the runs of the paid tool for a city.
 func (s *seller) runs(t testing.TB, city string) int {
@@ -98,7 +130,7 @@ func (s *seller) runs(t testing.TB, city string) int {
 
 func runsAt(t testing.TB, base, city string) int {
 	t.Helper()
-	got, err := process.Ask(t.Context(), process.Client(nil, nil), "GET", base+"/runs", "")
+	got, err := process.Ask(t.Context(), direct, "GET", base+"/runs", "")
 	counts := map[string]int{}
 	if err == nil {
 		err = got.Decode(200, &counts)
@@ -145,7 +177,7 @@ func node(t testing.TB) string {
 	return ""
 }
 
-// endpoint is where an MCP client finds a server at an address.
+// endpoint returns the URL of the MCP server at an address.
 func endpoint(base string) string { return base + "/mcp" }
 
 // named is an address with the sellers' name in place of the host.
@@ -157,9 +189,4 @@ func named(t testing.TB, raw string) string {
 	}
 	u.Host = sellerName + ":" + u.Port()
 	return u.String()
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

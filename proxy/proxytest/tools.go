@@ -34,6 +34,9 @@ type Tools struct {
 	Gzip bool
 	// Cut ends the streams of paid calls before their answers, which a GET with Last-Event-ID brings.
 	Cut bool
+	// Lasts keeps the streams of such a GET open. More has one of them bring what was cut off since.
+	Lasts bool
+	More  chan struct{}
 
 	Mu     sync.Mutex
 	Unpaid int
@@ -45,7 +48,7 @@ type Tools struct {
 // NewTools starts a Tools, which ends with the test.
 func NewTools(t *testing.T, change ...func(*Tools)) *Tools {
 	t.Helper()
-	s := &Tools{t: t, Dialect: "object", nonces: make(map[string]int)}
+	s := &Tools{t: t, Dialect: "object", nonces: make(map[string]int), More: make(chan struct{})}
 	for _, f := range change {
 		f(s)
 	}
@@ -73,7 +76,7 @@ func (s *Tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = packed
 	}
 	if r.Method == http.MethodGet {
-		s.resume(w)
+		s.resume(w, r)
 		return
 	}
 	var c toolCall
@@ -224,14 +227,25 @@ func (z zipped) FlushError() error {
 }
 
 // resume writes the answers that were cut off.
-func (s *Tools) resume(w http.ResponseWriter) {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
+func (s *Tools) resume(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, answer := range s.kept {
-		_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", answer)
+	for {
+		s.Mu.Lock()
+		for _, answer := range s.kept {
+			_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", answer)
+		}
+		s.kept = nil
+		s.Mu.Unlock()
+		_ = http.NewResponseController(w).Flush()
+		if !s.Lasts {
+			return
+		}
+		select {
+		case <-s.More:
+		case <-r.Context().Done():
+			return
+		}
 	}
-	s.kept = nil
 }
 
 func marshal(v any) json.RawMessage {

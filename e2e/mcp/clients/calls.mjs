@@ -4,7 +4,8 @@ export async function callAll(call) {
     let got;
     try {
       const { isError, content, structuredContent, _meta } = await call(one);
-      got = { isError: Boolean(isError), text: content.map((part) => part.text ?? "").join(""), structured: structuredContent, meta: _meta };
+      const text = content.map((part) => part.text ?? "").join("");
+      got = { isError: Boolean(isError), text, structured: structuredContent, meta: _meta };
     } catch (error) {
       got = { failure: String(error) };
     }

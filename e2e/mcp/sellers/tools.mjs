@@ -33,8 +33,8 @@ async function progress(extra) {
 export function counting(handler) {
   return async (req, res) => {
     try {
-      if (req.url === "/runs") return res.setHeader("Content-Type", "application/json").end(JSON.stringify(runs));
-      await handler(req, res);
+      if (req.url === "/runs") res.setHeader("Content-Type", "application/json").end(JSON.stringify(runs));
+      else await handler(req, res);
     } catch (error) {
       console.error(error);
       res.headersSent ? res.destroy() : res.writeHead(500).end();
@@ -47,7 +47,8 @@ export function ofWeb(handler) {
   return async (req, res) => {
     const body = req.method === "POST" ? Readable.toWeb(req) : undefined;
     const headers = Object.entries(req.headersDistinct).flatMap(([name, values]) => values.map((value) => [name, value]));
-    const answer = await handler(new Request(`http://${req.headers.host}${req.url}`, { method: req.method, headers, body, duplex: "half" }));
+    const url = `http://${req.headers.host}${req.url}`;
+    const answer = await handler(new Request(url, { method: req.method, headers, body, duplex: "half" }));
     res.writeHead(answer.status, Object.fromEntries(answer.headers));
     res.flushHeaders();
     for await (const part of answer.body ?? []) res.write(part);
