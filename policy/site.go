@@ -181,6 +181,15 @@ func normalTool(p string) (string, error) {
 	return schemeMCP + "://" + host + "/" + kind + "/" + url.PathEscape(plain), nil
 }
 
+// NamesTool reports whether a URL names what a server of MCP sells, as payments for it are booked.
+func NamesTool(raw string) bool {
+	if !strings.HasPrefix(raw, schemeMCP+"://") {
+		return false
+	}
+	_, err := normalTool(raw)
+	return err == nil
+}
+
 // validName reports whether s is a DNS name in lower case; international ones are in
 // their xn-- form.
 func validName(s string) bool {

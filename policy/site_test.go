@@ -253,3 +253,21 @@ func TestToolPatterns(t *testing.T) {
 		t.Error("a server covers its tools")
 	}
 }
+
+func TestNamesTool(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		"mcp://weather.stdio/tool/get_weather":         true,
+		"mcp://weather.stdio/resource/file:%2F%2F%2Fa": true,
+		"mcp://weather.stdio/tool/":                    false,
+		"mcp://weather.stdio/tool/a?b":                 false,
+		"mcp:///tool/a":                                false,
+		"mcp://*.stdio/tool/a":                         false,
+		"weather.stdio":                                false,
+		"https://weather.stdio/tool/a":                 false,
+	} {
+		if got := NamesTool(raw); got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+	}
+}

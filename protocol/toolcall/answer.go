@@ -39,6 +39,19 @@ func (c *Call) Sort(message []byte) Kind {
 	return Other
 }
 
+// Addressee returns the id, in one spelling, of the call that a message of a server answers; "": it answers none.
+func Addressee(message []byte) string {
+	top, err := object(message)
+	id := get(top, "id")
+	if err != nil || get(top, "method") != nil || get(top, "result") == nil && get(top, "error") == nil || !isID(id) {
+		return ""
+	}
+	return spelt(id)
+}
+
+// Adopt returns the answer to another call with the same content as an answer to this one.
+func (c *Call) Adopt(answer []byte) []byte { return with(answer, member{"id", c.id}) }
+
 // sameID reports whether a server's id is that of a call as clients compare them: official ones take the text "1" and
 // the number 1.0 for 1.
 func sameID(server, call json.RawMessage) bool {

@@ -103,8 +103,33 @@ func isID(value json.RawMessage) bool {
 // Kind returns the word for what is bought: tool, resource or prompt.
 func (c *Call) Kind() string { return kinds[c.Method] }
 
-// ID returns the id of the request as JSON.
-func (c *Call) ID() string { return string(c.id) }
+// ID returns the id of the request as JSON, in one spelling.
+func (c *Call) ID() string { return spelt(c.id) }
+
+func spelt(id json.RawMessage) string {
+	var b bytes.Buffer
+	write(&b, id)
+	return b.String()
+}
+
+// Version returns the version of the protocol that the call itself names; "": it names none, as before 2026-07-28.
+func (c *Call) Version() string {
+	version, _ := strictjson.Unquote(get(c.meta, "io.modelcontextprotocol/protocolVersion"))
+	return version
+}
+
+// Cancelled returns the id, in one spelling, of the call that a message of the client cancels; "": it cancels none.
+func Cancelled(message []byte) string {
+	top, err := object(message)
+	if method, _ := strictjson.Unquote(get(top, "method")); err != nil || method != "notifications/cancelled" {
+		return ""
+	}
+	params, err := object(get(top, "params"))
+	if id := get(params, "requestId"); err == nil && isID(id) {
+		return spelt(id)
+	}
+	return ""
+}
 
 // Asked returns what is left of the call to know its answer by: Sort, Hear and Refusal go on, and nothing else does. It
 // keeps none of the body.

@@ -262,3 +262,35 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A relay that holds no call yet finds out which one a message is about.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		`{"id":1,"result":{}}`:                      "1",
+		`{"id":"\u0061","error":{}}`:                `"a"`,
+		`{"id":1,"method":"ping"}`:                  "",
+		`{"id":null,"error":{}}`:                    "",
+		`{"result":{}}`:                             "",
+		`[{"id":1,"result":{}}]`:                    "",
+		`{"method":"x","params":{"requestId":1}}`:   "",
+		`{"id":1,"id":2,"result":{"isError":true}}`: "",
+	} {
+		if got := toolcall.Addressee([]byte(message)); got != want {
+			t.Errorf("%s: %q", message, got)
+		}
+		if got := toolcall.Cancelled([]byte(message)); got != "" {
+			t.Errorf("%s cancels %q", message, got)
+		}
+	}
+	if got := toolcall.Cancelled([]byte(`{"method":"notifications/cancelled","params":{"requestId":"\u0061"}}`)); got != `"a"` {
+		t.Errorf("%q", got)
+	}
+	call, err := toolcall.Read([]byte(`{"id":"\u0061","method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`))
+	if err != nil || call.ID() != `"a"` || call.Version() != "2026-07-28" {
+		t.Fatalf("%v, %+v", err, call)
+	}
+	if got := string(call.Adopt([]byte(`{"result":{},"jsonrpc":"2.0","id":7}`))); got != `{"result":{},"jsonrpc":"2.0","id":"\u0061"}` {
+		t.Errorf("%s", got)
+	}
+}

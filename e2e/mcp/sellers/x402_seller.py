@@ -1,6 +1,6 @@
 """An MCP server that sells a tool with x402.mcp of the package x402.
 
-Environment: FACILITATOR_URL, PAY_TO; TLS_CERT, TLS_KEY; SESSION, JSON, EVENTS (answers can be resumed), PROGRESS and CUT are
+Environment: STREAMS (it serves its standard streams alone); FACILITATOR_URL, PAY_TO; TLS_CERT, TLS_KEY; SESSION, JSON, EVENTS (answers can be resumed), PROGRESS and CUT are
 on if they are not empty. It prints its addresses as one line of JSON, and ends with its standard input.
 """
 
@@ -96,6 +96,9 @@ def listener():
 
 
 async def main():
+    if env("STREAMS"):
+        await server.run_stdio_async()
+        return
     app = server.streamable_http_app()
     common = {"log_level": "warning", "timeout_keep_alive": 3600, "timeout_graceful_shutdown": 1}
     sock, port = listener()
