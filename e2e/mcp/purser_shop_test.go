@@ -19,7 +19,6 @@ func (a *agent) proxied() *http.Client {
 
 // Purser understands each dialect, in JSON and in streams, in sessions and without.
 func TestPurserSpeaksEveryDialect(t *testing.T) {
-	needsCarrier(t)
 	t.Parallel()
 	for _, d := range mcpshop.Dialects() {
 		t.Run(string(d), func(t *testing.T) {
@@ -57,7 +56,6 @@ func TestPurserSpeaksEveryDialect(t *testing.T) {
 // Whatever the seller does, a call that the agent makes twice is paid once, and an answer after a payment has nothing
 // that could be paid once more.
 func TestPurserMeetsFaults(t *testing.T) {
-	needsCarrier(t)
 	t.Parallel()
 	for _, f := range mcpshop.Faults() {
 		for _, stream := range []bool{false, true} {
