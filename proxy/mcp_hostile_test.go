@@ -290,7 +290,7 @@ func giveNothing(t *testing.T, paid, packed bool) {
 	call.Finish(false)
 }
 
-// What is let go is not kept: a stream to a client may be long.
+// A stream to a client may be long, so a body that is let go is not kept.
 func TestTakenIsLetGo(t *testing.T) {
 	t.Parallel()
 	body := &taken{from: strings.NewReader(strings.Repeat("x", 1<<20)), most: 100}
