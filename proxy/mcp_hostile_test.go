@@ -144,7 +144,7 @@ func TestToolAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// Agents of one key share no streams: who names no event of a call's own stream, or another task, has no answer to it.
+// Agents of one key share no streams. A GET for another task, or one that names no event of the stream, brings it no answer.
 func TestOnlyTheOwnStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
