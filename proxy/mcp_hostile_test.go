@@ -144,7 +144,7 @@ func TestToolAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// Agents of one key share no streams: who names no event of a call's own stream, or another task, has no answer to it.
+// Agents of one key share no streams. A GET for another task, or one that names no event of the stream, brings it no answer.
 func TestOnlyTheOwnStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -290,7 +290,7 @@ func giveNothing(t *testing.T, paid, packed bool) {
 	call.Finish(false)
 }
 
-// What is let go is not kept: a stream to a client may be long.
+// A stream to a client may be long, so a body that is let go is not kept.
 func TestTakenIsLetGo(t *testing.T) {
 	t.Parallel()
 	body := &taken{from: strings.NewReader(strings.Repeat("x", 1<<20)), most: 100}

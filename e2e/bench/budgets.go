@@ -110,7 +110,7 @@ func (r *report) compareFree() {
 			most float64
 		}{{purserProxy, freeForwardBudget}, {purserSidecar, freeSidecarBudget}} {
 			ours := r.find("free", door.name, n)
-			free.ratio(counted(n)+", "+door.name, ours.Rate, plain.Rate, atLeast(door.most))
+			free.value(counted(n)+", "+door.name, ours.share(plain), atLeast(door.most))
 			latency.ratio(counted(n)+", "+door.name, ours.P50, plain.P50, nil)
 		}
 	}
@@ -119,7 +119,7 @@ func (r *report) compareFree() {
 			"that may ask for money.")
 	for _, n := range freeLevels {
 		for _, door := range []string{purserProxy, purserSidecar} {
-			tool.ratio(counted(n)+", "+door, r.find("tool", door, n).Rate, r.find("tool", plainCaddy, n).Rate, atLeast(freeToolBudget))
+			tool.value(counted(n)+", "+door, r.find("tool", door, n).share(r.find("tool", plainCaddy, n)), atLeast(freeToolBudget))
 		}
 	}
 }

@@ -59,7 +59,13 @@ func (b *bench) compareRoutes(ctx context.Context, name, path string, routes []r
 			}
 		}
 		for i, r := range routes {
-			b.report.add(name, r.name, median(seen[i]))
+			var rounds []float64
+			for _, m := range seen[i] {
+				rounds = append(rounds, m.Rate)
+			}
+			m := median(seen[i])
+			m.Rounds = rounds
+			b.report.add(name, r.name, m)
 		}
 	}
 	return nil
