@@ -110,6 +110,19 @@ func TestHostBudgets(t *testing.T) {
 	on("https://example.com/", 200, "") // not below itself
 	on("https://evil-example.com/", 643, "")
 	on("https://other.org/", 1, "daily-budget") // the key's budget holds as well
+
+	w = newWorld(t, nil)
+	w.set(policy.Policy{DailyBudget: usdc(1000), Hosts: map[string]policy.Budget{
+		"api.example.com": {DailyBudget: usdc(100)}, "mcp://api.example.com/tool/search": {DailyBudget: usdc(10), MaxPayment: usdc(4)},
+	}})
+	on("mcp://api.example.com/tool/search", 4, "")
+	on("mcp://api.example.com/tool/search", 5, "host-per-payment")
+	on("mcp://api.example.com/tool/search", 4, "")
+	on("mcp://api.example.com/tool/search", 3, "host-daily-budget")
+	on("mcp://api.example.com/tool/searches", 60, "") // another tool counts against its server's budget
+	on("https://api.example.com/page", 40, "")
+	on("mcp://api.example.com/tool/other", 1, "host-daily-budget")
+	on("mcp://api.example.com/tool/search", 2, "")
 }
 
 // A key that has visited very many sites, or claims so on REST, costs a payment no more than

@@ -19,8 +19,8 @@ import (
 // which counts against every budget of hosts.
 const maxSites = 256
 
-// maxSiteKey bounds the key of a site with a counter of its own: a DNS name with a port.
-const maxSiteKey = 253 + len(":65535/")
+// maxSiteKey bounds the key of a site with a counter of its own: a DNS name with a port, and a tool.
+const maxSiteKey = 253 + len(":65535/") + len("resource/") + 128
 
 // unit is a time by which spending is counted: it begins the names of its counters.
 type unit string

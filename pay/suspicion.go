@@ -63,6 +63,9 @@ func (p *Payer) resembled(ctx context.Context, keyID string, pol policy.Policy, 
 	}
 	hosts := map[string]bool{}
 	for pattern := range pol.Hosts {
+		if strings.HasPrefix(pattern, "mcp://") {
+			pattern = policy.SiteOf(pattern).Name
+		}
 		hosts[withoutPort(strings.TrimPrefix(pattern, "*."))] = true
 	}
 	err := p.store.VisitSpendDays(ctx, []string{keyID}, DayOf(now).AddDate(0, 0, -lookAlikeDays), now, SpendDays{

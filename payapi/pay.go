@@ -223,7 +223,7 @@ func requestURL(f fields, c x402.Challenge) (string, error) {
 			return "", &pay.HeaderError{Cause: fmt.Errorf("the URL of the resource: %w", err)}
 		}
 		return c.ResourceURL, nil
-	case given != "" && !validRequestURL(given):
+	case given != "" && !validRequestURL(given) && !validToolURL(given):
 		return "", badRequest(text, "an absolute http or https URL of at most 8 KiB")
 	}
 	if err := checkHost(given); err != nil {
@@ -233,6 +233,9 @@ func requestURL(f fields, c x402.Challenge) (string, error) {
 }
 
 func validRequestURL(s string) bool { return len(s) <= maxRequestURL && absoluteURL(s) }
+
+// validToolURL reports whether s names a tool, resource or prompt of an MCP server.
+func validToolURL(s string) bool { return len(s) <= maxRequestURL && policy.NamesTool(s) }
 
 func checkHost(valid string) error {
 	u, err := url.Parse(valid)

@@ -169,6 +169,7 @@ func TestPayFields(t *testing.T) {
 		"other scheme":     {"requestUrl", "ftp://api.example.com/", "Invalid requestUrl"},
 		"script":           {"requestUrl", "javascript:alert(1)", "Invalid requestUrl"},
 		"no host":          {"requestUrl", "https:///report", "Invalid requestUrl"},
+		"no tool":          {"requestUrl", "mcp://weather.stdio/tool/", "Invalid requestUrl"},
 		"port only":        {"requestUrl", "https://:443/", "Invalid requestUrl"},
 		"opaque":           {"requestUrl", "https:api.example.com", "Invalid requestUrl"},
 		"control":          {"requestUrl", "https://api.example.com/\n", "Invalid requestUrl"},

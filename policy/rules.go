@@ -73,13 +73,13 @@ func (pol Policy) AllowsHost(door Door, at Site) *Refusal {
 	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
 	switch {
 	case slices.ContainsFunc(pol.DenyHosts, listed):
-		return refuse("hosts", "%s is denied by the rules of this key", at)
+		return refuse("hosts", "%s is denied by the rules of this key", at.Words())
 	case len(pol.AllowHosts) == 0 || slices.ContainsFunc(pol.AllowHosts, listed):
 		return nil
 	case at.Name == "":
 		return refuse("hosts", "requestUrl is missing, and this key pays only certain hosts")
 	}
-	return refuse("hosts", "%s is not among the hosts that this key pays; an operator adds it with purser limits KEY --add-allow-host", at)
+	return refuse("hosts", "%s is not among the hosts that this key pays; an operator adds it with purser limits KEY --add-allow-host", at.Words())
 }
 
 func (pol Policy) allowsPayee(payee x402.Address) *Refusal {

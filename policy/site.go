@@ -33,7 +33,8 @@ type Site struct {
 	Name    string
 	port    string // also when it is the scheme's own
 	address bool
-	implied bool // the port is the scheme's own
+	implied bool   // the port is the scheme's own
+	part    string // of a server of MCP, such as tool/get_weather, escaped; ""
 }
 
 // SiteOf reads a URL. It returns the zero site for a URL that is not absolute.
@@ -56,13 +57,19 @@ func SiteIn(u *url.URL) Site {
 	if n, err := strconv.ParseUint(s.port, 10, 64); err == nil { // 0443 leads where 443 does
 		s.port = strconv.FormatUint(n, 10)
 	}
-	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	own := map[string]string{"http": "80", "https": "443", schemeMCP: "443"}[u.Scheme]
 	if s.port == "" {
 		s.port = own
 	}
 	s.implied = s.port == own
+	if u.Scheme == schemeMCP {
+		s.part = strings.Trim(u.EscapedPath(), "/")
+	}
 	return s
 }
+
+// schemeMCP is the scheme of URLs under which calls of MCP are booked: mcp://api.example.com/tool/get_weather.
+const schemeMCP = "mcp"
 
 // normalName returns a host, given without brackets, in the form of site.name.
 func normalName(host string) (name string, address bool) {
@@ -86,13 +93,27 @@ func (s Site) String() string {
 	return s.Name + ":" + s.port
 }
 
+// Words names the site for people, with the tool.
+func (s Site) Words() string {
+	if s.part == "" {
+		return s.String()
+	}
+	return s.tool()
+}
+
+// tool is the pattern that matches the part alone.
+func (s Site) tool() string { return schemeMCP + "://" + s.String() + "/" + s.part }
+
 // Patterns lists all patterns that match the site, the most specific first. A name is not below
 // itself, and an address is below nothing.
 func (s Site) Patterns() []string {
 	if s.Name == "" {
 		return nil
 	}
-	list := make([]string, 0, 6)
+	list := make([]string, 0, 7)
+	if s.part != "" {
+		list = append(list, s.tool())
+	}
 	if s.port != "" {
 		list = append(list, s.Name+":"+s.port)
 	}
@@ -109,10 +130,13 @@ func (s Site) Patterns() []string {
 	}
 }
 
-var errPattern = errors.New(`neither "name", "name:port" nor "*.example.com"`)
+var errPattern = errors.New(`neither "name", "name:port" nor "*.example.com", nor a tool such as "mcp://name/tool/get_weather"`)
 
 // normalPattern returns a pattern in the form that site.patterns has.
 func normalPattern(p string) (string, error) {
+	if strings.HasPrefix(p, schemeMCP+"://") {
+		return normalTool(p)
+	}
 	host, below := strings.CutPrefix(p, "*.")
 	port := ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
@@ -138,6 +162,34 @@ func normalPattern(p string) (string, error) {
 	return name + port, nil
 }
 
+// normalTool is normalPattern for what a server of MCP sells: a tool, a resource or a prompt.
+func normalTool(p string) (string, error) {
+	u, err := url.Parse(p)
+	if err != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
+		return "", errPattern
+	}
+	at := SiteIn(u)
+	host, err := normalPattern(at.String())
+	kind, name, _ := strings.Cut(at.part, "/")
+	if err != nil || strings.HasPrefix(host, "*") || !slices.Contains([]string{"tool", "resource", "prompt"}, kind) || name == "" || strings.Contains(name, "/") {
+		return "", errPattern
+	}
+	plain, err := url.PathUnescape(name)
+	if err != nil {
+		return "", errPattern
+	}
+	return schemeMCP + "://" + host + "/" + kind + "/" + url.PathEscape(plain), nil
+}
+
+// NamesTool reports whether a URL names what a server of MCP sells, as payments for it are booked.
+func NamesTool(raw string) bool {
+	if !strings.HasPrefix(raw, schemeMCP+"://") {
+		return false
+	}
+	_, err := normalTool(raw)
+	return err == nil
+}
+
 // validName reports whether s is a DNS name in lower case; international ones are in
 // their xn-- form.
 func validName(s string) bool {
@@ -154,7 +206,11 @@ func validName(s string) bool {
 
 // Key names a site with its labels reversed and its port: sites below a name stand together.
 func (s Site) Key() string {
-	return reversed(s.Name, s.address) + ":" + s.port + siteEnd
+	key := reversed(s.Name, s.address) + ":" + s.port + siteEnd
+	if s.part != "" {
+		key += s.part + siteEnd
+	}
+	return key
 }
 
 // siteEnd ends a site's key, so that none begins with another.
@@ -164,6 +220,9 @@ const siteEnd = "/"
 func PatternKey(pattern string) string {
 	if below, ok := strings.CutPrefix(pattern, "*."); ok {
 		return reversed(below, false) + "."
+	}
+	if strings.HasPrefix(pattern, schemeMCP+"://") {
+		return SiteOf(pattern).Key()
 	}
 	at := SiteOf("//" + pattern)
 	if at.port == "" {

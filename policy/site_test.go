@@ -214,3 +214,60 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 }
+
+// A tool has a rule of its own, which is more specific than that of its server.
+func TestToolPatterns(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]string{
+		"mcp://api.example.com/tool/get_weather":      "mcp://api.example.com/tool/get_weather",
+		"mcp://API.example.com:443/tool/get_weather/": "mcp://api.example.com/tool/get_weather",
+		"mcp://api.example.com:8443/prompt/a b":       "mcp://api.example.com:8443/prompt/a%20b",
+		"mcp://[::1]:8080/resource/weather:%2F%2Fx":   "mcp://[::1]:8080/resource/weather:%2F%2Fx",
+		"mcp://api.example.com":                       "",
+		"mcp://api.example.com/tool":                  "",
+		"mcp://api.example.com/tool/a/b":              "",
+		"mcp://api.example.com/tools/a":               "",
+		"mcp://*.example.com/tool/a":                  "",
+		"mcp://api.example.com/tool/a?b":              "",
+		"mcp://me@api.example.com/tool/a":             "",
+		"mcp:///tool/a":                               "",
+		"https://api.example.com/tool/a":              "",
+	} {
+		if got, err := normalPattern(pattern); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s is %q, %v; want %q", pattern, got, err, want)
+		}
+	}
+	at := SiteOf("mcp://api.example.com/tool/get_weather")
+	if at.String() != "api.example.com" || at.Patterns()[0] != "mcp://api.example.com/tool/get_weather" || !slices.Contains(at.Patterns(), "api.example.com") {
+		t.Errorf("%s, %q", at, at.Patterns())
+	}
+	for pattern, matches := range map[string]bool{
+		"mcp://api.example.com/tool/get_weather": true, "mcp://api.example.com/tool/get": false, "mcp://api.example.com:8443/tool/get_weather": false,
+		"api.example.com": true, "api.example.com:443": true, "*.example.com": true,
+	} {
+		if slices.Contains(at.Patterns(), pattern) != matches || strings.HasPrefix(at.Key(), PatternKey(pattern)) != matches {
+			t.Errorf("%s: key %s begins %s", pattern, PatternKey(pattern), at.Key())
+		}
+	}
+	if !covers("api.example.com", "mcp://api.example.com/tool/a") || covers("mcp://api.example.com/tool/a", "api.example.com") {
+		t.Error("a server covers its tools")
+	}
+}
+
+func TestNamesTool(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		"mcp://weather.stdio/tool/get_weather":         true,
+		"mcp://weather.stdio/resource/file:%2F%2F%2Fa": true,
+		"mcp://weather.stdio/tool/":                    false,
+		"mcp://weather.stdio/tool/a?b":                 false,
+		"mcp:///tool/a":                                false,
+		"mcp://*.stdio/tool/a":                         false,
+		"weather.stdio":                                false,
+		"https://weather.stdio/tool/a":                 false,
+	} {
+		if got := NamesTool(raw); got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+	}
+}

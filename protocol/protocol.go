@@ -46,6 +46,8 @@ type Answer struct {
 	Receipt *x402.Receipt // nil: there is none that can be read
 	Problem error         // says why a receipt that is there cannot be read
 
+	// Failed: the answer is an error of the seller's, although its status says otherwise.
+	Failed bool
 	// Refuses: the answer refuses the credential, although its status is not 402.
 	Refuses bool
 	// Challenge holds the terms of a refusal. Its Error has the seller's reason.

@@ -22,6 +22,7 @@ import (
 	"github.com/purserpay/purser/internal/plainjson"
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol"
 )
 
 // problem is the JSON body of every answer of purser's own.
@@ -72,22 +73,64 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier 
 // withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
 func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason, text string) {
+	told, inHeader := withheldProblem(p, reason, text)
+	t.carrierFor(req).withhold(req, resp, told, inHeader)
+	h := resp.Header
+	label(h, p)
+	if p.State == pay.Open && p.Sendable(t.now()) {
+		setRetryAfter(h, 5*time.Second, t.now()) // the same payload can be sent again
+	}
+}
+
+// withheldProblem tells a client of a payment whose payload has left. The second text is for headers, which logs
+// have.
+func withheldProblem(p *pay.Payment, reason, text string) (_ problem, inHeader string) {
 	if empty := p.EmptyWallet(); empty != "" {
 		text += "; " + empty
 	}
-	told := text // in headers, which logs have
+	told := text
 	if p.SellerSaid != "" {
 		text += ". The seller said: " + words.Quote(p.SellerSaid)
 	}
 	if word := words.ReasonIn(p.SellerSaid); word != "" {
 		told += ". The seller said: " + words.Quote(word)
 	}
-	t.carrier.withhold(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told))
-	h := resp.Header
-	label(h, p)
-	if p.State == pay.Open && p.Sendable(t.now()) {
-		setRetryAfter(h, 5*time.Second, t.now()) // the same payload can be sent again
+	return problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid}, printable(told)
+}
+
+// hearLate takes an answer to a payload that came behind other messages of its stream. It returns what the client
+// gets in the place of a refusal.
+func (t *Transport) hearLate(req *http.Request, call *Call, m *memo, resp *http.Response, said protocol.Answer) *problem {
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	if said.Receipt != nil {
+		m.attempt.Receipt(*said.Receipt)
 	}
+	if !said.Found && !said.Failed {
+		return nil
+	}
+	d := decision{status: resp.StatusCode, left: true, failed: true, refused: said.Found, refusal: said.Challenge.Error, refuses: said.Found}
+	if !said.Found {
+		d.notes = []string{noteFailed}
+	}
+	t.recordAnswer(m, &d)
+	if body, is := resp.Body.(*watched); is && body.ended != nil {
+		if body.ended = nil; said.Found && !m.repeats {
+			t.sellers.failed(call.Key.ID, req.URL.Host)
+		}
+	}
+	if d.open && !m.ended {
+		m.unanswered()
+	}
+	if !said.Found {
+		return nil
+	}
+	p := m.attempt.Payment()
+	reason, text := withheld(p, m.earlier)
+	t.tellDeclined(req, reason, text, nil, p)
+	t.log.WarnContext(req.Context(), "challenge behind other messages to a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+	told, _ := withheldProblem(p, reason, text)
+	return &told
 }
 
 // hand makes an answer to a payload the client's.
@@ -176,9 +219,13 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 		if lost.Payment.State == pay.Settled {
 			text = "The payment was made, but no answer came back; repeat the same request"
 		}
-		resp := ownResponse(req, status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)})
+		told := problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
+		resp := ownResponse(req, status, told)
 		label(resp.Header, lost.Payment)
 		neverStored(resp.Header)
+		if lost.carrier != nil {
+			lost.carrier.own(req, resp, told)
+		}
 		return resp
 	case errors.As(err, &denied):
 		return OwnResponse(req, http.StatusForbidden, string(denied.Verdict), "This proxy does not connect to that address")

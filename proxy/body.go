@@ -162,7 +162,7 @@ type tail struct {
 	client  context.Context
 	attempt *pay.Attempt
 	events  *lastEvent
-	stop    func() // ends the way to the seller
+	stop    func() // ends the way to the seller; nil: it is not read on behind the end
 
 	mu     sync.Mutex
 	at     tailPlace
@@ -189,7 +189,7 @@ func follow(client context.Context, resp *http.Response, a *pay.Attempt, stop fu
 	if !is || call == nil || resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil
 	}
-	events := lastEventOf(resp)
+	events := call.carrier.lastEvent(resp)
 	if events == nil {
 		return nil
 	}
@@ -272,14 +272,14 @@ func (t *tail) leave(needed tailPlace) bool {
 		return false
 	}
 	t.gone = true
-	if t.bound == nil {
+	if t.bound == nil && t.stop != nil {
 		t.bound = time.AfterFunc(readOnTime, t.stop)
 	}
 	t.mu.Unlock()
 	if at == tailWritten {
 		t.call.deliver()
 	}
-	return true
+	return t.stop != nil
 }
 
 // delivered reports whether the answer's own end was written.

@@ -59,12 +59,14 @@ type Call struct {
 	watch    *conns.Watch    // see Watch; nil: there is none yet
 	memo     *memo
 	finished bool
+	over     chan struct{} // closed once it is finished; nil: none waits
 	arrived  time.Time     // when its request was first sent on
 	led      way           // the way of redirects that has led to it
 	strayed  string        // the URL of another site whose free answer has led to it; ""
 	job      job           // that it asks about
 	signedIn bool          // see Transport.signIn
 	cookies  cookies       // of its 402s
+	carrier  carrier       // of its challenge and payment; nil: its request has not been answered
 	approved *pay.Approval // that the call has waited for
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
@@ -201,11 +203,14 @@ func (c *Call) left() bool { return c.caller.Err() != nil || conns.Gone(c.caller
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over != nil && !c.finished {
+		defer close(c.over)
+	}
 	c.finished = true
 	c.arrival.Decided()
 	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
-		m.attempt.Deliver(answered || m.tail.delivered(), c.acknowledged)
+		m.attempt.Deliver(answered && c.carrier.came() || m.tail.delivered(), c.acknowledged)
 	}
 	if c.memo != nil {
 		c.memo.tail.finish()
@@ -293,7 +298,7 @@ func (c *Call) Fail(err error) error {
 	if !c.memo.ended {
 		c.memo.unanswered()
 	}
-	return &SendError{Payment: c.memo.attempt.Payment(), cause: err}
+	return &SendError{Payment: c.memo.attempt.Payment(), carrier: c.carrier, cause: err}
 }
 
 // Pending reports whether a payment waits for the end of the call.

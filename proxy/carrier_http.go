@@ -28,11 +28,17 @@ import (
 // carrier knows where in a message a challenge, a credential and the seller's answer to it travel, and
 // where purser's own words to the client do. Answers that it reads can be handed on as they came.
 type carrier interface {
+	// arrived reads on in an answer as far as it takes to know what it says, and keeps that for the client. late, nil
+	// for the answer to an unpaid request, hears what comes too late for that in words of a protocol, and returns
+	// what the client gets in its place; nil: that itself.
+	arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem)
 	// asks reports whether an answer asks for money.
 	asks(resp *http.Response) bool
 	// offers reads the challenge of an answer that asks. found is true, with an error, for one that cannot
 	// be read, and for one that the request has no room to answer.
 	offers(req *http.Request, resp *http.Response) (c x402.Challenge, found bool, err error)
+	// booked returns the URL of a request as it goes into the books.
+	booked(u *url.URL) string
 	// identity returns what repeats of a request are recognized by. asked is the client's URL.
 	identity(req *http.Request, asked string, body content) *pay.HTTPRequest
 	// attach puts a credential into a request that is about to be sent, with its body.
@@ -42,8 +48,16 @@ type carrier interface {
 	// refusal reads on in an answer that refuses. A body that does not end is cut off, because the
 	// payment's lease must not be kept for ever.
 	refusal(resp *http.Response, p protocol.Protocol, patience time.Duration) protocol.Answer
+	// words returns what a refusal says of the payment beside its challenge. A body that does not end is cut off.
+	words(resp *http.Response, patience time.Duration) string
 	// explain tells the client why nothing was paid. The challenge stays.
 	explain(req *http.Request, resp *http.Response, why Explanation, patience time.Duration)
+	// lastEvent returns what finds the end of an answer that is a stream; nil: it has none of its own.
+	lastEvent(resp *http.Response) *lastEvent
+	// came reports whether the answer that was last looked at has come, as far as it was read.
+	came() bool
+	// own makes an answer of purser's own, in the place of the seller's, one that the client takes for an answer.
+	own(req *http.Request, resp *http.Response, p problem)
 	// withhold puts words of purser's in the place of a challenge. told is for headers.
 	withhold(req *http.Request, resp *http.Response, p problem, told string)
 }
@@ -53,6 +67,8 @@ type carrier interface {
 type httpCarrier struct{ protocols protocol.List }
 
 var _ carrier = httpCarrier{}
+
+func (httpCarrier) arrived(*http.Response, protocol.Protocol, func(protocol.Answer) *problem) {}
 
 func (httpCarrier) asks(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPaymentRequired
@@ -66,6 +82,8 @@ func (c httpCarrier) offers(req *http.Request, resp *http.Response) (x402.Challe
 	}
 	return c.protocols.Offers(req.Header, resp.Header, beginning(resp))
 }
+
+func (httpCarrier) booked(u *url.URL) string { return bookedURL(u) }
 
 func (httpCarrier) identity(req *http.Request, asked string, body content) *pay.HTTPRequest {
 	return &pay.HTTPRequest{Method: methodOf(req), URL: asked, Body: body.sum, Plain: body.plain}
@@ -90,9 +108,19 @@ func (c httpCarrier) refusal(resp *http.Response, p protocol.Protocol, patience 
 	return p.Answer(resp.StatusCode, resp.Header, beginning(resp))
 }
 
+func (httpCarrier) words(resp *http.Response, patience time.Duration) string {
+	return wordsOf(resp, patience)
+}
+
 func (httpCarrier) explain(req *http.Request, resp *http.Response, why Explanation, patience time.Duration) {
 	why.into(req, resp, patience)
 }
+
+func (httpCarrier) lastEvent(resp *http.Response) *lastEvent { return lastEventOf(resp) }
+
+func (httpCarrier) came() bool { return true }
+
+func (httpCarrier) own(*http.Request, *http.Response, problem) {}
 
 func (c httpCarrier) withhold(req *http.Request, resp *http.Response, p problem, told string) {
 	c.protocols.Withhold(resp.Header)
@@ -114,6 +142,14 @@ func (c *Call) askedURL(req *http.Request) string {
 		c.asked = bookedURL(req.URL)
 	}
 	return c.asked
+}
+
+// carrierFor returns the carrier of the call that a request belongs to.
+func (t *Transport) carrierFor(req *http.Request) carrier {
+	if call := callOf(req.Context()); call != nil && call.carrier != nil {
+		return call.carrier
+	}
+	return t.carrier
 }
 
 func methodOf(req *http.Request) string { return cmp.Or(req.Method, http.MethodGet) }

@@ -43,8 +43,8 @@ func (t *Transport) behindPaywall(req *http.Request, call *Call, page *http.Resp
 		t.log.InfoContext(req.Context(), "402 with a page, and no answer to a program", "host", req.URL.Host, "error", err)
 		return page, seen, x402.Challenge{}, false, nil
 	}
-	if t.carrier.asks(resp) {
-		if challenge, found, problem := t.carrier.offers(req, resp); found {
+	if t.carrierFor(req).asks(resp) {
+		if challenge, found, problem := t.carrierFor(req).offers(req, resp); found {
 			call.cookies.take(req, resp)
 			closeBody(page)
 			return resp, again, challenge, true, problem

@@ -46,6 +46,9 @@ type decision struct {
 	result string // one of the Result words
 }
 
+// noteFailed stands in the story of a payment whose answer is an error by its words.
+const noteFailed = "seller answered with an error"
+
 // sellerWord grades the seller by an answer to a payload.
 type sellerWord int
 
@@ -57,7 +60,7 @@ const (
 
 // decide reads an answer to a payload, or the error of its send. challenged is as for sendPaid. said is what the
 // answer has said so far.
-func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protocol.Answer, seen *sendTrace, err error) decision {
+func (t *Transport) decide(req *http.Request, m *memo, challenged, resp *http.Response, said protocol.Answer, seen *sendTrace, err error) decision {
 	if err != nil {
 		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
 		if seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
@@ -72,16 +75,17 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protoc
 	if said.Problem != nil {
 		d.notes = append(d.notes, "receipt not readable: "+said.Problem.Error())
 	}
-	asks := t.carrier.asks(resp)
+	carrier := t.carrierFor(req)
+	asks := carrier.asks(resp)
 	if d.refused = asks || said.Refuses; d.refused {
-		said = t.carrier.refusal(resp, m.wire, t.patience)
+		said = carrier.refusal(resp, m.wire, t.patience)
 		d.refusal, d.refuses = said.Challenge.Error, said.Found
 	}
-	d.failed = d.refused || d.status >= http.StatusBadRequest
+	d.failed = d.refused || said.Failed || d.status >= http.StatusBadRequest
 	switch {
 	case asks:
 		d.refuses, d.seller = said.Found || !said.Receipted(), sellerFailed
-		t.hear(&d, m, challenged, resp, said)
+		t.hear(req, &d, m, challenged, resp, said)
 	case d.refused: // for want of something that is the wallet's
 	case d.status >= http.StatusBadRequest:
 		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", d.status))
@@ -91,6 +95,8 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protoc
 		if d.status >= http.StatusInternalServerError {
 			d.seller = sellerFailed
 		}
+	case said.Failed:
+		d.notes = append(d.notes, noteFailed)
 	default:
 		d.seller, d.later = sellerDelivers, comesLater(m.method, resp)
 	}
@@ -105,9 +111,9 @@ func (t *Transport) decide(m *memo, challenged, resp *http.Response, said protoc
 
 // hear reads what a 402 to a payload says against it. Words that stood in the 402 before the payment say nothing of
 // one.
-func (t *Transport) hear(d *decision, m *memo, challenged, resp *http.Response, said protocol.Answer) {
+func (t *Transport) hear(req *http.Request, d *decision, m *memo, challenged, resp *http.Response, said protocol.Answer) {
 	again := said.Challenge
-	d.said = wordsOf(resp, t.patience)
+	d.said = t.carrierFor(req).words(resp, t.patience)
 	if d.said != "" && d.said == wordsOf(challenged, t.patience) {
 		d.said = ""
 	}
@@ -152,7 +158,7 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 		// answer. Its next request is a purchase.
 		d.reason, d.open, d.result = afterSend(p), p.State != pay.Settled, ResultDeclined
 	default:
-		d.open, d.result = d.later || d.status >= http.StatusBadRequest, ResultPaid
+		d.open, d.result = d.later || d.failed, ResultPaid
 	}
 }
 
@@ -168,8 +174,10 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 	if resp != nil {
 		body, _ = resp.Body.(*watched)
 	}
+	carrier := t.carrierFor(req)
 	ended := func(err error) {
 		switch whole := err == io.EOF; { //nolint:errorlint // bodies return it bare
+		case whole && !carrier.came(): // the client may ask for the rest
 		case whole && !lacksBody(req, d.status, body):
 			t.sellers.forget(keyID, host)
 		case whole || conns.Asked(req.Context()).Err() == nil: // empty, or cut, and not because the client has left

@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 			}
 			said = w.door.carrier.answer(resp, c.memo.wire)
 		}
-		d := w.door.decide(&c.memo, nil, resp, said, c.seen, c.err)
+		d := w.door.decide(req, &c.memo, nil, resp, said, c.seen, c.err)
 		told := slices.EqualFunc(d.notes, c.notes, strings.HasPrefix)
 		if d.seller != c.seller || d.left != c.left || d.refuses != c.refuses || !told {
 			t.Errorf("%s: %+v", name, d)

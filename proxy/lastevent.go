@@ -19,8 +19,9 @@ const (
 // lastEvent follows a stream of events, and tells whether the last one says that no more come. Clients leave there,
 // whatever the connection does. An event that comes later shows that it was not the last one.
 type lastEvent struct {
-	lines    bool   // a JSON value a line, instead of server-sent events
-	boundary []byte // the last delimiter of a multipart body; nil: it is none
+	answers  func(data []byte) bool // tells the last event by its data, and alone; nil: by what providers write
+	lines    bool                   // a JSON value a line, instead of server-sent events
+	boundary []byte                 // the last delimiter of a multipart body; nil: it is none
 
 	line []byte // that has not ended yet, or its first maxLine bytes
 	name string // of the event
@@ -250,6 +251,11 @@ type lastWords struct {
 func (e *lastEvent) wordOf(name string, data []byte) eventWord {
 	data = bytes.TrimSpace(data)
 	switch {
+	case e.answers != nil && len(data) > 0:
+		if e.answers(data) {
+			return wordOver
+		}
+		return wordMore
 	case string(data) == "[DONE]", string(data) == `"[DONE]"`:
 		return wordOver
 	case string(data) == "DONE":

@@ -41,6 +41,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	} else if again == "" && call.left() {
 		return pay.ErrCallerGone
 	}
+	if call.carrier == nil {
+		call.carrier = t.carrier
+	}
 	if err := call.readKey(); err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if err := policy.CheckHost(req.URL); err != nil {
 		return &pay.PolicyError{Rule: "hosts", Detail: err.Error()}
 	}
-	booked := bookedURL(req.URL)
+	booked := t.carrierFor(req).booked(req.URL)
 	asked := call.askedURL(req)
 	// Sellers behind a TLS proxy often name another URL than they are reached by.
 	if r := m.challenge.ResourceURL; r != "" && r != booked {
@@ -73,7 +76,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	want := pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew, Retried: call.Retried,
-		MaxAmount: call.MaxAmount, HTTP: t.carrier.identity(req, asked, m.body), OnlyRepeat: failing != nil || m.onlyRepeat,
+		MaxAmount: call.MaxAmount, HTTP: t.carrierFor(req).identity(req, asked, m.body), OnlyRepeat: failing != nil || m.onlyRepeat,
 		Approved: call.approved, Redirects: m.placed, LedFrom: call.strayed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
 	}
 	if call.Dry {
@@ -128,7 +131,7 @@ func (t *Transport) holdOrRefuse(req *http.Request, call *Call, resp *http.Respo
 		return t.refuse(req, resp, err)
 	}
 	readWhole(resp, min(bodyPatience, t.patience)) // it keeps no connection to the seller while it waits
-	waiting := pay.Request{Key: call.Key, Door: t.door, Task: call.Task, URL: bookedURL(req.URL), Approved: call.approved}
+	waiting := pay.Request{Key: call.Key, Door: t.door, Task: call.Task, URL: t.carrierFor(req).booked(req.URL), Approved: call.approved}
 	approved, err := t.payer.AwaitApproval(call.caller, waiting, err)
 	if err != nil {
 		return t.refuse(req, resp, err)

@@ -36,7 +36,7 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 	if !why.resets.IsZero() {
 		setRetryAfter(resp.Header, max(time.Second, why.resets.Sub(t.now())), t.now())
 	}
-	t.carrier.explain(req, resp, why, t.patience)
+	t.carrierFor(req).explain(req, resp, why, t.patience)
 	t.logDeclined(req, why, cause)
 	return resp, ResultDeclined, nil
 }
@@ -63,6 +63,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		if failed {
 			wait = failures.RetryAfter
 		}
+		t.carrierFor(req).own(req, out, problem{Error: text, Reason: reason})
 		out.Header["Retry-After"] = resp.Header["Retry-After"]
 		setRetryAfter(out.Header, wait, t.now())
 		return out, ResultRefused, nil
@@ -184,7 +185,7 @@ func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reas
 	why.Detail = printable(why.Detail)
 	t.tellDeclined(req, why.Reason, why.Detail, pay.PriceOf(err), nil)
 	t.logDeclined(req, why, err)
-	t.carrier.withhold(req, resp, problem{Error: notPaid + why.Detail, Reason: why.Reason, Detail: why.Detail}, why.Detail)
+	t.carrierFor(req).withhold(req, resp, problem{Error: notPaid + why.Detail, Reason: why.Reason, Detail: why.Detail}, why.Detail)
 	return resp, ResultDeclined, nil
 }
 
@@ -295,15 +296,7 @@ const approvalPause = 5 * time.Second
 const bodyPatience = 10 * time.Second
 
 func (e Explanation) into(req *http.Request, resp *http.Response, patience time.Duration) {
-	e.Detail = printable(e.Detail)
-	e.Error = notPaid + cmp.Or(e.Detail, e.Reason) // some SDKs show their users no other member
-	mark(req, resp.Header, e.Reason, e.Detail, e.Error)
-	if e.Approval != nil {
-		resp.Header.Set(HeaderApproval, e.Approval.ID)
-		if e.Reason == "approval-needed" {
-			setRetryAfter(resp.Header, approvalPause, time.Now())
-		}
-	}
+	e.head(req, resp)
 	if req.Method == http.MethodHead {
 		return
 	}
@@ -313,6 +306,19 @@ func (e Explanation) into(req *http.Request, resp *http.Response, patience time.
 	}
 	_ = resp.Body.Close()
 	setBody(req, resp, members)
+}
+
+// head puts an explanation into the header, and completes its texts.
+func (e *Explanation) head(req *http.Request, resp *http.Response) {
+	e.Detail = printable(e.Detail)
+	e.Error = notPaid + cmp.Or(e.Detail, e.Reason) // some SDKs show their users no other member
+	mark(req, resp.Header, e.Reason, e.Detail, e.Error)
+	if e.Approval != nil {
+		resp.Header.Set(HeaderApproval, e.Approval.ID)
+		if e.Reason == "approval-needed" {
+			setRetryAfter(resp.Header, approvalPause, time.Now())
+		}
+	}
 }
 
 // place returns the body with the explanation: the members of the seller's, if that is a JSON object, and

@@ -149,6 +149,29 @@ func (r *replay) arrived(b *reading, p []byte, err error) (int, error) {
 	return len(p), err
 }
 
+// text returns a body of at most so many bytes, if all of it is kept; nil: it is not, or there is none. Its reader
+// goes on, because the connection of one that is cut off ends, and with that the answer. length is that of the
+// request; -1: not known.
+func (r *replay) text(length, most int64) []byte {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.err == io.EOF || length == r.kept.size //nolint:errorlint // readers return it bare
+	if !all || r.lost != nil || r.passed || r.free || r.kept.size > most {
+		return nil
+	}
+	text := make([]byte, r.kept.size)
+	for at := int64(0); at < r.kept.size; {
+		n, err := r.kept.at(text[at:], at)
+		if at += int64(n); err != nil {
+			return nil
+		}
+	}
+	return text
+}
+
 // pass notes that bytes were handed out which no later reader can get. The caller holds mu.
 func (r *replay) pass() {
 	r.passed = true

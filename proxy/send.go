@@ -27,6 +27,7 @@ import (
 // net.Error.
 type SendError struct {
 	Payment *pay.Payment
+	carrier carrier // of the call
 	cause   error
 }
 
@@ -59,11 +60,11 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		failpoint.Here(failpoint.ProxyAnswered)
 		m.answered = true
 		// A seller can keep the body of a 402 coming, and the receipt must not be lost meanwhile.
-		if said = t.carrier.answer(resp, m.wire); said.Receipt != nil {
+		if said = t.carrierFor(req).answer(resp, m.wire); said.Receipt != nil {
 			m.attempt.Receipt(*said.Receipt)
 		}
 	}
-	d := t.decide(m, challenged, resp, said, seen, err)
+	d := t.decide(req, m, challenged, resp, said, seen, err)
 	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.ended = true
@@ -91,6 +92,9 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	if !d.refused {
 		t.redirects.begins(req, call, resp, m.attempt.Payment())
 	}
+	if c, is := t.carrierFor(req).(*mcpCarrier); is && !c.came() {
+		t.calls.begun(req, call, c, m.attempt.Payment().ID)
+	}
 	return t.hand(req, m, resp, &d), d.result, nil
 }
 
@@ -101,7 +105,7 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 	}
 	p := m.attempt.Payment()
 	t.log.WarnContext(req.Context(), "paid request without an answer", "payment", p.ID, "host", req.URL.Host, "error", cause)
-	return &SendError{Payment: p, cause: cause}
+	return &SendError{Payment: p, carrier: t.carrierFor(req), cause: cause}
 }
 
 // send writes the paid request and waits for its response headers. http.Transport sends requests again
@@ -148,6 +152,9 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 	}
 	if err == nil {
 		resp, err = guarded(resp)
+	}
+	if err == nil { // what carries the answer is part of the send
+		t.carrierFor(req).arrived(resp, m.wire, func(a protocol.Answer) *problem { return t.hearLate(req, call, m, resp, a) })
 	}
 	if !stopSending() && err != nil {
 		// Its own error is a cancelled context's, which to doors means that the client left.
@@ -227,7 +234,7 @@ func (t *Transport) paid(req *http.Request, call *Call, seen *sendTrace, ctx con
 	if m.slim != nil {
 		payload = *m.slim
 	}
-	t.carrier.attach(out, m.wire, payload)
+	t.carrierFor(req).attach(out, m.wire, payload)
 	return out, nil
 }
 

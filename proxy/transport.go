@@ -52,6 +52,7 @@ type Transport struct {
 	sellers   *sellers
 	redirects *redirects
 	proofs    *proofs
+	calls     *toolCalls
 	observer  Observer
 	log       *slog.Logger
 	now       pay.Clock
@@ -153,10 +154,12 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 	if err != nil {
 		return nil, ResultUnanswered, t.lost(req, m, err)
 	}
+	carrier := t.carrierFor(req)
+	carrier.arrived(resp, m.wire, nil)
 	if resp.StatusCode >= http.StatusBadRequest && !m.ended {
 		m.unanswered()
 	}
-	if t.carrier.asks(resp) {
+	if carrier.asks(resp) {
 		t.withhold(req, resp, m.attempt.Payment(), m.earlier, "", "402 to another request of a paid call")
 		result = ResultDeclined
 	}
@@ -185,9 +188,12 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 
 // payAnswer pays for the answer to an unpaid request, if that is a challenge.
 func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, bodiless bool) (*http.Response, string, error) {
-	if !t.carrier.asks(resp) {
+	carrier := t.carrierOf(req, call, resp)
+	carrier.arrived(resp, nil, nil)
+	if !carrier.asks(resp) {
 		call.arrival.Decided()
 		call.giveUp(resp)
+		t.resume(req, call, resp)
 		t.redirects.answered(req, call, resp)
 		if call.job.paymentID != "" {
 			t.redirects.begins(req, call, resp, nil)
@@ -195,7 +201,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		return resp, ResultPassed, nil
 	}
 	call.cookies.take(req, resp)
-	challenge, found, problem := t.carrier.offers(req, resp)
+	challenge, found, problem := carrier.offers(req, resp)
 	if !found && bodiless && isPaywall(req, resp) {
 		resp, seen, challenge, found, problem = t.behindPaywall(req, call, resp, seen)
 	}
@@ -223,13 +229,14 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		}
 		if signed != nil {
 			closeBody(resp)
-			if resp = signed; !t.carrier.asks(resp) {
+			carrier.arrived(signed, nil, nil)
+			if resp = signed; !carrier.asks(resp) {
 				call.giveUp(resp)
 				t.redirects.answered(req, call, resp)
 				return resp, ResultSignedIn, nil
 			}
 			call.cookies.take(req, resp)
-			if challenge, found, problem = t.carrier.offers(req, resp); !found {
+			if challenge, found, problem = carrier.offers(req, resp); !found {
 				return t.declineForeign(req, resp)
 			}
 		}
@@ -372,7 +379,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	}
 	return &Transport{
 		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, policy.DoorProxy), spool: spool, protocols: o.Protocols, carrier: httpCarrier{o.Protocols}, plain: plain,
-		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock), proofs: newProofs(o.Clock),
+		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Payer, o.Logger, o.Clock), proofs: newProofs(o.Clock), calls: newToolCalls(o.Clock),
 		observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
 	}, nil
 }

@@ -1,9 +1,7 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"net/http"
-	"reflect"
 
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
@@ -36,7 +34,7 @@ func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.challenge(w, r, first, "") // an unreadable payload counts as none
 		return
 	}
-	if !p.matches() {
+	if !p.required.AnsweredBy(p.payload) {
 		g.challenge(w, r, noMatch, "")
 		return
 	}
@@ -53,7 +51,7 @@ func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // authorized verifies, makes the answer, settles, and then sends the answer. A buyer is not charged
 // for an error.
 func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) {
-	verdict, err := g.seller.verify(r.Context(), p)
+	verdict, err := g.seller.till().Verify(r.Context(), p.payload, p.required)
 	if err != nil {
 		g.seller.unavailable(w, r, err)
 		return
@@ -73,7 +71,7 @@ func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) 
 
 // deliver settles, and then sends the goods.
 func (g *paywall) deliver(w http.ResponseWriter, r *http.Request, p payment, goods http.HandlerFunc) {
-	receipt, err := g.seller.settle(r.Context(), p)
+	receipt, err := g.seller.till().Settle(r.Context(), p.payload, p.required)
 	switch {
 	case err != nil:
 		g.seller.unavailable(w, r, err)
@@ -167,38 +165,4 @@ func urlOf(r *http.Request) string {
 		u.Scheme = "https"
 	}
 	return u.String()
-}
-
-// matches reports whether the payload answers this seller's requirement. In version 2 it must echo
-// the requirement, and only extra may hold more. In version 1 only scheme and network must match.
-func (p payment) matches() bool {
-	var echoed struct {
-		Scheme   string         `json:"scheme"`
-		Network  string         `json:"network"`
-		Accepted map[string]any `json:"accepted"`
-	}
-	if err := json.Unmarshal(p.payload.JSON, &echoed); err != nil {
-		return false
-	}
-	if p.payload.Version == 1 {
-		return echoed.Scheme == p.required.Scheme && echoed.Network == p.required.Network
-	}
-	text, err := json.Marshal(p.required)
-	if err != nil {
-		return false
-	}
-	var ours map[string]any
-	if err := json.Unmarshal(text, &ours); err != nil {
-		return false
-	}
-	more, _ := echoed.Accepted["extra"].(map[string]any)
-	least, _ := ours["extra"].(map[string]any)
-	for key, value := range least {
-		if !reflect.DeepEqual(more[key], value) {
-			return false
-		}
-	}
-	delete(echoed.Accepted, "extra")
-	delete(ours, "extra")
-	return reflect.DeepEqual(echoed.Accepted, ours)
 }

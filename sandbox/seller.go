@@ -1,29 +1,18 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
-const (
-	// maxTimeoutSeconds is the time that the seller gives payers.
-	maxTimeoutSeconds = 60
-	// facilitatorTime bounds a call to the facilitator: a settlement and some spare time.
-	facilitatorTime = honest.SettleTime + 10*time.Second
-	// maxVerdict bounds an answer of the facilitator, in bytes.
-	maxVerdict = 64 << 10
-)
+// maxTimeoutSeconds is the time that the seller gives payers.
+const maxTimeoutSeconds = 60
 
 // SellerOptions configures a Seller.
 type SellerOptions struct {
@@ -62,7 +51,6 @@ func NewSeller(o SellerOptions) *Seller {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Facilitator = strings.TrimSuffix(o.Facilitator, "/")
 	s := &Seller{o: o, mux: http.NewServeMux(), delivered: map[delivery]bool{}}
 	s.mux.HandleFunc("GET /{$}", catalogue)
 	for _, g := range goods() {
@@ -79,53 +67,9 @@ func NewSeller(o SellerOptions) *Seller {
 // ServeHTTP serves the catalogue and the goods.
 func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// callFacilitator calls /verify or /settle. Any answer that holds a verdict counts, whatever its status.
-func (s *Seller) callFacilitator(ctx context.Context, path string, p payment, verdict any) error {
-	ctx, cancel := context.WithTimeout(ctx, facilitatorTime)
-	defer cancel()
-	body, err := json.Marshal(map[string]any{
-		"x402Version": p.payload.Version, "paymentPayload": p.payload.JSON, "paymentRequirements": p.required,
-	})
-	if err != nil {
-		return fmt.Errorf("encode a call of %s: %w", path, err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.o.Facilitator+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := s.o.Client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var answer json.RawMessage
-	if err := honest.ReadJSON(resp.Body, maxVerdict, &answer); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", path, err)
-	}
-	var seen struct {
-		IsValid *bool `json:"isValid"`
-		Success *bool `json:"success"`
-	}
-	if err := json.Unmarshal(answer, &seen); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", path, err)
-	}
-	if seen.IsValid == nil && seen.Success == nil {
-		return fmt.Errorf("%s answered %d without a verdict", path, resp.StatusCode)
-	}
-	return json.Unmarshal(answer, verdict)
-}
-
-func (s *Seller) verify(ctx context.Context, p payment) (v honest.VerifyAnswer, err error) {
-	err = s.callFacilitator(ctx, "/verify", p, &v)
-	return v, err
-}
-
-// settle does not stop when the buyer leaves, because the outcome of the money would then be
-// unknown.
-func (s *Seller) settle(ctx context.Context, p payment) (v honest.SettleAnswer, err error) {
-	err = s.callFacilitator(context.WithoutCancel(ctx), "/settle", p, &v)
-	return v, err
+// till talks to the facilitator.
+func (s *Seller) till() honest.Till {
+	return honest.Till{Facilitator: s.o.Facilitator, Client: s.o.Client}
 }
 
 // alreadyDelivered and notSettled are reasons of a prepaid seller.

@@ -29,7 +29,10 @@ type order struct {
 	lies   bool // its agent posts an invented receipt
 	later  bool // its agent does not ask for it yet
 	path   string
-	led    time.Time // when a redirect led here; zero: none did
+	tool   bool // it is a call of MCP
+	// resumes: its agent asks for the rest of a stream that was cut off.
+	resumes bool
+	led     time.Time // when a redirect led here; zero: none did
 
 	began   time.Time
 	tries   int
@@ -136,6 +139,9 @@ func (w *world) try(o *order, n *node) {
 
 func (w *world) throughProxy(ctx context.Context, a *attempt) outcome {
 	o, n := a.order, a.node
+	if o.tool {
+		return w.callTool(ctx, a)
+	}
 	call := proxy.NewCall(pay.Key{ID: o.key.ID}, "", o.idem)
 	call.ReadKey = func(ctx context.Context) (pay.Key, error) { return n.store.Key(ctx, o.key.ID) }
 	method, body := http.MethodGet, io.Reader(nil)

@@ -36,6 +36,7 @@ type mix struct {
 
 	treatments []string
 	railMix
+	toolMix
 }
 
 // drawMix draws the faults of a run.

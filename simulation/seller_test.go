@@ -46,6 +46,7 @@ type held struct {
 type sellers struct {
 	mu   sync.Mutex
 	held []held
+	cut  []string // answers of streams, which may have been cut off before them
 }
 
 func (s *sellers) keep(h held) {
@@ -66,10 +67,17 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 			_ = r.Body.Close()
 		}
 	}()
-	value := r.Header.Get(x402.HeaderSignature)
-	what := "seller is asked for " + r.URL.Path
+	value, about := r.Header.Get(x402.HeaderSignature), r.URL.Path
+	if about == toolPath && r.Method == http.MethodPost {
+		var err error
+		if r, value, err = v.readTool(r); err != nil {
+			return nil, err
+		}
+		about = fmt.Sprint(toolPath, " ", toolOf(r).Params.Arguments.Order)
+	}
+	what := "seller is asked for " + about
 	if value != "" {
-		what = "seller is paid for " + r.URL.Path
+		what = "seller is paid for " + about
 	}
 	luck, err := v.conductor.cross(r.Context(), v.node, what)
 	if err != nil {
@@ -84,7 +92,7 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	wrote(r.Context())
 	resp, err := v.answer(r, value, luck)
-	if _, died := v.conductor.cross(r.Context(), v.node, "seller answers "+r.URL.Path); died != nil {
+	if _, died := v.conductor.cross(r.Context(), v.node, "seller answers "+about); died != nil {
 		return nil, died
 	}
 	return resp, err
@@ -125,12 +133,18 @@ var errLost = errors.New("connection reset by peer")
 
 // answer has the seller decide what a request gets.
 func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Response, error) {
+	if r.URL.Path == toolPath && r.Method == http.MethodGet {
+		return v.rest(r), nil
+	}
 	order, err := strconv.Atoi(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+	if call := toolOf(r); call != nil {
+		order, err = call.Params.Arguments.Order, nil
+	}
 	if err != nil {
 		return response(r, http.StatusNotFound, "no such order"), nil
 	}
 	if value == "" {
-		return v.ask(r, order, ""), nil
+		return v.ask(r, order, "", luck), nil
 	}
 	payload, err := x402.DecodePayload(value)
 	if err != nil {
@@ -145,9 +159,9 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	v.chain.mu.Unlock()
 	if used != nil {
 		if v.mix.replays { // this seller delivers what was paid for as often as it is asked
-			return v.deliver(r, order, used.hash), nil
+			return v.deliver(r, order, used.hash, luck), nil
 		}
-		return v.ask(r, order, spentReason(a)), nil
+		return v.ask(r, order, spentReason(a), luck), nil
 	}
 	what := v.mix.paid(luck)
 	if v.calm() {
@@ -162,26 +176,26 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 		transaction, err := v.chain.settle(a, sig, v.mix.charged(a, luck))
 		if err != nil {
 			v.conductor.say("order %d: %v", order, err)
-			return v.ask(r, order, "invalid_exact_evm_transaction_failed"), nil
+			return v.ask(r, order, "invalid_exact_evm_transaction_failed", luck), nil
 		}
 		switch what {
 		case delivers:
-			return v.deliver(r, order, transaction), nil
+			return v.deliver(r, order, transaction, luck), nil
 		case movesAndAsks:
-			return v.ask(r, order, ""), nil
+			return v.ask(r, order, "", luck), nil
 		case movesAndFails:
-			return response(r, http.StatusBadGateway, "bad gateway"), nil
+			return v.fail(r, http.StatusBadGateway, "bad gateway", luck), nil
 		case movesAndLeads:
 			return response(r, http.StatusSeeOther, "", "Location", "/more/"+strconv.Itoa(order)), nil
 		}
 	}
 	switch what {
 	case holdsAndRefuses:
-		return v.ask(r, order, "payment not accepted"), nil
+		return v.ask(r, order, "payment not accepted", luck), nil
 	case refuses:
-		return v.ask(r, order, "insufficient_funds"), nil
+		return v.ask(r, order, "insufficient_funds", luck), nil
 	case fails:
-		return response(r, http.StatusInternalServerError, "error"), nil
+		return v.fail(r, http.StatusInternalServerError, "error", luck), nil
 	}
 	return nil, errLost
 }
@@ -212,12 +226,25 @@ func (m mix) challengeOf(order int, url, reason string) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-func (v *way) ask(r *http.Request, order int, reason string) *http.Response {
+func (v *way) ask(r *http.Request, order int, reason string, luck *rand.Rand) *http.Response {
+	if toolOf(r) != nil {
+		return v.askTool(r, order, reason, luck)
+	}
 	return response(r, http.StatusPaymentRequired, "{}", x402.HeaderRequired, v.mix.challengeOf(order, r.URL.String(), reason))
 }
 
-func (v *way) deliver(r *http.Request, order int, transaction string) *http.Response {
+func (v *way) deliver(r *http.Request, order int, transaction string, luck *rand.Rand) *http.Response {
+	if toolOf(r) != nil {
+		return v.deliverTool(r, order, transaction, luck)
+	}
 	return response(r, http.StatusOK, fmt.Sprintf("goods %d", order), x402.HeaderResponse, receiptOf(transaction))
+}
+
+func (v *way) fail(r *http.Request, status int, body string, luck *rand.Rand) *http.Response {
+	if toolOf(r) != nil {
+		return v.failTool(r, luck)
+	}
+	return response(r, status, body)
 }
 
 // receiptOf returns a receipt as a header's value.

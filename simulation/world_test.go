@@ -153,6 +153,8 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 		wallets: map[string]pay.Wallet{}, signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{},
 	}
 	w.mix = drawMix(luck)
+	tools := rand.New(rand.NewPCG(seed, toolStream))
+	w.mix.toolMix = drawTools(tools)
 	w.chain.habits = w.mix.habits
 	w.conductor.say("seed %d: %+v", seed, w.mix)
 	if w.mix.shared {
@@ -166,8 +168,17 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 		w.nodes = append(w.nodes, w.start(place, dir))
 	}
 	w.populate()
+	for _, o := range w.orders {
+		if o.tool = o.door == proxyDoor && tools.IntN(100) < w.mix.tools; o.tool {
+			o.path, o.posts, o.resumes = toolPath, true, tools.IntN(100) < w.mix.resumes
+		}
+	}
 	return w
 }
+
+// toolStream is the second half of the seed by which calls of tools are drawn. By it the seeds of [TestFormerFailures]
+// have none.
+const toolStream = 1
 
 // start starts a purser on what a folder has.
 func (w *world) start(place int, dir string) *node {

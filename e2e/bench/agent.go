@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,12 +22,13 @@ type route struct {
 	base    string   // what request targets begin with: empty, or the seller's URL at a proxy
 	host    string   // of the Host header
 	keys    []string // API keys of the agents at a proxy, in turn
+	body    string   // that its agents post; "": they get
 	process *child   // the program under test; nil: none
 }
 
 // through returns the route through a proxy.
 func (b *bench) through(p *purser, keys []string) route {
-	return route{purserProxy, host(p.url), b.seller.url, host(b.seller.url), keys, p.child}
+	return route{name: purserProxy, address: host(p.url), base: b.seller.url, host: host(b.seller.url), keys: keys, process: p.child}
 }
 
 // at returns the route to a server that leads to the seller.
@@ -43,6 +45,8 @@ type agent struct {
 	reader *bufio.Reader
 	base   string
 	rest   string // of the request, from the end of the target
+	method string
+	body   string // of each request
 	out    []byte
 }
 
@@ -55,13 +59,18 @@ func (b *bench) connect(ctx context.Context, r route, n int) ([]*agent, error) {
 			hangUp(agents)
 			return nil, err
 		}
-		a := &agent{conn: conn, base: r.base, rest: " HTTP/1.1\r\nHost: " + r.host + "\r\n"}
+		a := &agent{conn: conn, base: r.base, rest: " HTTP/1.1\r\nHost: " + r.host + "\r\n", method: http.MethodGet, body: r.body}
 		a.reader = bufio.NewReader(counting{conn, &b.received})
 		if len(r.keys) > 0 {
 			credentials := base64.StdEncoding.EncodeToString([]byte(r.keys[i%len(r.keys)] + ":"))
 			a.rest += "Proxy-Authorization: Basic " + credentials + "\r\n"
 		}
-		a.rest += "\r\n"
+		if a.body != "" {
+			a.method = http.MethodPost
+			a.rest += "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
+				"Mcp-Protocol-Version: 2025-06-18\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n"
+		}
+		a.rest += "\r\n" + a.body
 		agents = append(agents, a)
 	}
 	return agents, nil
@@ -80,13 +89,13 @@ type answer struct {
 	declined string
 }
 
-// get sends a request and reads its answer to the end. It knows what the seller sends: bodies with
+// ask sends a request and reads its answer to the end. It knows what the seller sends: bodies with
 // a length.
-func (a *agent) get(target string) (answer, error) {
+func (a *agent) ask(target string) (answer, error) {
 	if err := a.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return answer{}, err
 	}
-	a.out = append(append(append(append(a.out[:0], "GET "...), a.base...), target...), a.rest...)
+	a.out = append(append(append(append(append(a.out[:0], a.method...), ' '), a.base...), target...), a.rest...)
 	if _, err := a.conn.Write(a.out); err != nil {
 		return answer{}, err
 	}
@@ -128,16 +137,16 @@ func (a *agent) get(target string) (answer, error) {
 	return got, err
 }
 
-// want gets a target, and fails unless the answer is 200 and paid for as wanted.
+// want asks for a target, and fails unless the answer is 200 and paid for as wanted.
 func (a *agent) want(target string, paid bool) error {
-	got, err := a.get(target)
+	got, err := a.ask(target)
 	switch {
 	case err != nil:
 		return err
 	case got.status != 200:
-		return fmt.Errorf("GET %s: status %d %s", target, got.status, got.declined)
+		return fmt.Errorf("%s %s: status %d %s", a.method, target, got.status, got.declined)
 	case got.paid != paid:
-		return fmt.Errorf("GET %s: paid %t", target, got.paid)
+		return fmt.Errorf("%s %s: paid %t", a.method, target, got.paid)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import "fmt"
 const (
 	freeForwardBudget = 0.92 // share of plain Caddy's requests per second, at least
 	freeSidecarBudget = 0.90
+	freeToolBudget    = 0.90    // of a free call of MCP, at both doors
 	cpuShareBudget    = 1.0 / 3 // of the CPU of @x402/fetch per paid request, at 8 and 32 clients, at most
 	speedBudget       = 4.0     // times the paid requests per second of @x402/fetch at 32 clients, at least
 	gapBudget         = 0.30    // ms from challenge to paid retry at one client, at most, plus one flush
@@ -109,8 +110,16 @@ func (r *report) compareFree() {
 			most float64
 		}{{purserProxy, freeForwardBudget}, {purserSidecar, freeSidecarBudget}} {
 			ours := r.find("free", door.name, n)
-			free.ratio(counted(n)+", "+door.name, ours.Rate, plain.Rate, atLeast(door.most))
+			free.value(counted(n)+", "+door.name, ours.share(plain), atLeast(door.most))
 			latency.ratio(counted(n)+", "+door.name, ours.P50, plain.P50, nil)
+		}
+	}
+	tool := r.group("Free calls of MCP per second, as a share of plain Caddy",
+		"The same for a call of a tool that costs nothing and is answered with JSON. purser reads call and answer, because "+
+			"that may ask for money.")
+	for _, n := range freeLevels {
+		for _, door := range []string{purserProxy, purserSidecar} {
+			tool.value(counted(n)+", "+door, r.find("tool", door, n).share(r.find("tool", plainCaddy, n)), atLeast(freeToolBudget))
 		}
 	}
 }

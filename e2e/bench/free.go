@@ -11,8 +11,8 @@ import (
 // freeLevels lists the numbers of clients that request the free route.
 var freeLevels = []int{1, 8, 32}
 
-// runFree requests a free route through purser's proxy and sidecar, through plain Caddy, and
-// directly. They take turns, so that other load on the machine hits all alike.
+// runFree requests a free route, and calls a free tool of MCP, through purser's proxy and sidecar, through plain Caddy,
+// and directly. They take turns, so that other load on the machine hits all alike.
 func runFree(ctx context.Context, b *bench) error {
 	p, err := b.startWithSidecar(ctx, "free")
 	if err != nil {
@@ -34,13 +34,24 @@ func runFree(ctx context.Context, b *bench) error {
 		b.at(plainCaddy, plain.url, plain),
 		b.at(directly, b.seller.url, nil),
 	}
+	if err := b.compareRoutes(ctx, "free", "/free", routes); err != nil {
+		return err
+	}
+	for i := range routes {
+		routes[i].body = toolCall
+	}
+	return b.compareRoutes(ctx, "tool", "/mcp", routes)
+}
+
+// compareRoutes has agents ask for a path by each route in turn.
+func (b *bench) compareRoutes(ctx context.Context, name, path string, routes []route) error {
 	const turns = 5
 	short := load{length: max(b.length/2, 100*time.Millisecond)}
 	for _, short.clients = range freeLevels {
 		seen := make([][]measurement, len(routes))
 		for range turns {
 			for i, r := range routes {
-				m, err := b.driveAgents(ctx, r, "/free", false, short)
+				m, err := b.driveAgents(ctx, r, path, false, short)
 				if err != nil {
 					return fmt.Errorf("%s: %w", r.name, err)
 				}
@@ -48,7 +59,13 @@ func runFree(ctx context.Context, b *bench) error {
 			}
 		}
 		for i, r := range routes {
-			b.report.add("free", r.name, median(seen[i]))
+			var rounds []float64
+			for _, m := range seen[i] {
+				rounds = append(rounds, m.Rate)
+			}
+			m := median(seen[i])
+			m.Rounds = rounds
+			b.report.add(name, r.name, m)
 		}
 	}
 	return nil

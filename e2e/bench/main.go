@@ -146,7 +146,7 @@ type benchCase struct {
 
 var cases = []benchCase{
 	{"paid", "paid requests through purser's proxy, and by the reference clients", runPaid},
-	{"free", "pass-through of a free route", runFree},
+	{"free", "pass-through of a free route, and of a free tool of MCP", runFree},
 	{"memory", "memory around a load", runMemory},
 	{"idle", "memory with idle agents", runIdle},
 	{"start", "start with open payments", runStart},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -54,6 +55,7 @@ func startSeller(received *atomic.Int64) (*seller, error) {
 	mux.HandleFunc("GET /paid", s.paid(false))
 	mux.HandleFunc("GET /paid-v1", s.paid(true))
 	mux.HandleFunc("GET /free", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusOK, []byte(freeBody)) })
+	mux.HandleFunc("POST /mcp", callFree)
 	mux.HandleFunc("GET /supported", s.supported)
 	mux.HandleFunc("POST /verify", s.verify)
 	mux.HandleFunc("POST /settle", s.settle)
@@ -154,6 +156,19 @@ func (s *seller) takeGaps() (p50, p99 float64, n int) {
 	s.mu.Unlock()
 	p50, p99 = percentiles(gaps)
 	return p50, p99, len(gaps)
+}
+
+const (
+	// toolCall calls a tool that costs nothing, and toolResult answers it. Both are about as long as usual ones.
+	toolCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Berlin","days":3},` +
+		`"_meta":{"progressToken":1}}}`
+	toolResult = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"fair, the wind is calm, and there is nothing to pay here"}],` +
+		`"structuredContent":{"weather":"fair","wind":"calm"},"isError":false}}`
+)
+
+func callFree(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	answerJSON(w, http.StatusOK, []byte(toolResult))
 }
 
 func (s *seller) supported(w http.ResponseWriter, _ *http.Request) {

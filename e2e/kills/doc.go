@@ -10,6 +10,7 @@
 //
 //	rail            store       door                 place     test
 //	exact           bbolt       all four             every     TestEveryFailpoint
+//	exact           bbolt       proxy, calls of MCP  every     TestToolsAtEveryFailpoint
 //	exact           bbolt       all four             random    TestKilledAtRandom
 //	exact           bbolt       withdrawals          every     TestWithdrawalAtEveryFailpoint
 //	exact           bbolt       all, amid faults     random    e2e/faults TestKilledAmidFaults

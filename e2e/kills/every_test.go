@@ -113,8 +113,11 @@ func TestEveryFailpoint(t *testing.T) {
 }
 
 // leadThrough kills a purser at each pass while a shopper buys, and returns the places where it died.
-func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
+func leadThrough(t *testing.T, s shopper, lane []pass, change ...func(*world)) (hit []string) {
 	w := newWorld(t, unhurried, func(uint64) time.Duration { return distinct })
+	for _, f := range change {
+		f(w)
+	}
 	// The first payment of a store records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
 	w.purser.Kill()

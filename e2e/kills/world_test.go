@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type world struct {
 	// customers, by door. Two doors at most share one.
 	customers map[hostile.Door]*hostile.Customer
 	seen      []string // what an audit has found fault with
+	tools     string   // a server of MCP, at which orders of the proxy are calls of its tool; ""
+	called    atomic.Int64
 }
 
 // newWorld starts a purser with a customer at each door. Payments are valid for a while. pause is how long its seller waits
@@ -56,6 +59,9 @@ func newWorld(t *testing.T, valid time.Duration, pause func(order uint64) time.D
 
 // buy asks for an order once.
 func (w *world) buy(ctx context.Context, door hostile.Door, o hostile.Order) hostile.Result {
+	if w.tools != "" && door == hostile.ProxyDoor {
+		return w.call(ctx, w.customers[door], o)
+	}
 	return w.Buy(ctx, w.customers[door], w.purser.Purser, door, o)
 }
 

@@ -52,19 +52,7 @@ func (e *Refused) Error() string {
 // Do sends a request through the proxy, on a connection of its own, and follows no redirection. An
 // answer of purser itself is a [*Refused].
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	roots.AppendCertsFromPEM(c.Root)
-	proxy := *c.Proxy
-	proxy.User = url.UserPassword(c.Key, c.Task)
-	resp, err := c.client(&http.Transport{
-		Proxy: http.ProxyURL(&proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
-			return refusalOf(resp)
-		},
-	}).Do(r)
+	resp, err := c.client(c.through()).Do(r)
 	if err != nil {
 		return nil, c.unanswered(err)
 	}
@@ -74,6 +62,26 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	}
 	return resp, nil
 }
+
+// through returns a transport of requests through the proxy.
+func (c *Client) through() *http.Transport {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	roots.AppendCertsFromPEM(c.Root)
+	proxy := *c.Proxy
+	proxy.User = url.UserPassword(c.Key, c.Task)
+	return &http.Transport{
+		Proxy: http.ProxyURL(&proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+			return refusalOf(resp)
+		},
+	}
+}
+
+// unfollowed keeps a client from following redirects.
+func unfollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // refusalOf returns the [*Refused] or [ErrUnknownKey] that an answer of purser's own is, or nil.
 func refusalOf(resp *http.Response) error {
@@ -127,8 +135,7 @@ func (c *Client) Read(ctx context.Context, path string, query url.Values, answer
 func (c *Client) client(t *http.Transport) *http.Client {
 	t.DisableKeepAlives = true
 	return &http.Client{
-		Timeout: c.Timeout, Transport: t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: c.Timeout, Transport: t, CheckRedirect: unfollowed,
 	}
 }
 

@@ -76,38 +76,51 @@ func (env *Env) becomes(c *cobra.Command, flags *accessFlags, keep, args []strin
 	if len(args) == 0 {
 		return errors.New("exec: which program? (purser exec --help)")
 	}
-	for _, name := range keep {
-		if name == "" || strings.ContainsAny(name, "= ") {
-			return fmt.Errorf("exec: --keep-env takes the name of a variable, and was given %q", name)
-		}
+	if err := checkKept(keep); err != nil {
+		return fmt.Errorf("exec: %w", err)
 	}
 	// Looked for first: what is misspelt need not wait for anything.
 	path, err := env.lookPath(args[0])
 	if err != nil {
-		return cannotRun(args[0], err)
+		return cannotRun("exec", args[0], err)
 	}
 	e, a, err := env.environment(c, flags)
 	if err != nil {
 		return err
 	}
-	environ := withoutOwn(env.inherited(), windows, env.used(c, a)...)
-	for _, entry := range env.Environ() {
-		if name, _, _ := strings.Cut(entry, "="); slices.Contains(keep, name) && !slices.Contains(environ, entry) {
-			environ = append(environ, entry)
-		}
-	}
-	environ = e.Apply(environ)
+	environ := e.Apply(env.passedOn(c, a, keep))
 	if warning := env.oldNode(c.Context(), path, args[0], environ); warning != "" {
 		say(c, "%s", warning)
 	}
 	status, err := env.Become(path, args, environ)
 	switch {
 	case err != nil:
-		return cannotRun(args[0], err)
+		return cannotRun("exec", args[0], err)
 	case status != 0:
 		return &Exit{Status: status}
 	}
 	return nil
+}
+
+// checkKept checks the names of variables that a program gets although purser uses them.
+func checkKept(names []string) error {
+	for _, name := range names {
+		if name == "" || strings.ContainsAny(name, "= ") {
+			return fmt.Errorf("--keep-env takes the name of a variable, and was given %q", name)
+		}
+	}
+	return nil
+}
+
+// passedOn returns this process's environment without what purser uses, and with the variables to keep.
+func (env *Env) passedOn(c *cobra.Command, a access, keep []string) []string {
+	environ := withoutOwn(env.inherited(), windows, env.used(c, a)...)
+	for _, entry := range env.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); slices.Contains(keep, name) && !slices.Contains(environ, entry) {
+			environ = append(environ, entry)
+		}
+	}
+	return environ
 }
 
 const windows = runtime.GOOS == "windows"
@@ -156,14 +169,14 @@ func (env *Env) used(c *cobra.Command, a access) []string {
 	return names
 }
 
-func cannotRun(name string, err error) *Exit {
+func cannotRun(command, name string, err error) *Exit {
 	if of, is := errors.AsType[*exec.Error](err); is {
 		err = of.Err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &Exit{execNotFound, fmt.Errorf("exec: %s: not found", name)}
+		return &Exit{execNotFound, fmt.Errorf("%s: %s: not found", command, name)}
 	}
-	return &Exit{execNotRunable, fmt.Errorf("exec: %s: %w", name, err)}
+	return &Exit{execNotRunable, fmt.Errorf("%s: %s: %w", command, name, err)}
 }
 
 // environment makes the environment of a program, and tells people its warnings.

@@ -49,6 +49,7 @@ are refused by their Origin and Host.`
 func (env *Env) mcpCommand(c *cobra.Command) {
 	flags := newAccessFlags(c, mcpTask)
 	listen := c.Flags().String("listen", "", "address to serve streamable HTTP at, such as 127.0.0.1:8410 (default: standard input and output)")
+	env.mcpRunCommand(c)
 	remote := c.Flags().Bool("allow-remote", false, "let --listen be an address that other machines reach: they spend with the key")
 	most := c.Flags().Int("max-body", mcp.DefaultMaxBody, "bytes of an answer's body that an agent gets; longer ones are cut")
 	Run(c, func(c *cobra.Command, _ []string) error {

@@ -126,3 +126,42 @@ func TestMCPConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// A wrapped server has its streams, its exit status and a clean environment. purser may be away.
+func TestMCPRun(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	script := `echo to people >&2; read line; echo "$line"; env | grep -c SECRET; exit 5`
+	o := clitest.Line{Stdin: strings.NewReader("{\"id\":1}\n"), Environ: []string{"PURSER_SECRET=1", "KEPT_SECRET=1"}}.Run(t,
+		"mcp", "run", "--key", "pk_12345678", "--proxy", gone.URL, "--", "sh", "-c", script)
+	if o.Status != 5 || o.Stdout != "{\"id\":1}\n1\n" || !strings.Contains(o.Stderr, "to people\n") || !strings.Contains(o.Stderr, "no answer from purser at "+gone.URL) {
+		t.Errorf("%+v", o)
+	}
+	for want, line := range map[int][]string{
+		128 + 15: {"kill -TERM $$"},
+		0:        {"cat > /dev/null"}, // until the input ends
+		3:        {"exec 1>&-; read line; exit 3"},
+	} {
+		o := clitest.Run(t, nil, append([]string{"mcp", "run", "--key", "pk_12345678", "--proxy", gone.URL, "--", "sh", "-c"}, line...)...)
+		if o.Status != want || o.Stdout != "" {
+			t.Errorf("%q: %+v", line, o)
+		}
+	}
+	for _, c := range []struct {
+		status int
+		stderr string
+		args   []string
+	}{
+		{125, "which server?", nil},
+		{125, "--name", []string{"--name", "Weather!", "sh"}},
+		{125, "--keep-env", []string{"--keep-env", "A=B", "sh"}},
+		{125, "--key-file", []string{"--key-file", "none", "sh"}},
+		{127, "mcp run: no-such-program: not found", []string{"no-such-program"}},
+	} {
+		o := clitest.Run(t, nil, append([]string{"mcp", "run"}, c.args...)...)
+		if o.Status != c.status || o.Stdout != "" || !strings.Contains(o.Stderr, c.stderr) {
+			t.Errorf("%q: %+v", c.args, o)
+		}
+	}
+}

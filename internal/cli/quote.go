@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/agent"
 	"github.com/purserpay/purser/internal/plainjson"
+	"github.com/purserpay/purser/internal/words"
 )
 
 const quoteHelp = `
@@ -22,6 +23,12 @@ is paid, signed or written. The seller sees one request without a payment.
     $ purser quote --key-file agent.key --task nightly https://api.example.com/paid
     $ purser quote --method POST --data '{"q":"rain"}' https://api.example.com/ask
 
+Of a server of the Model Context Protocol it lists the tools, with the prices that the
+server names, or asks what a call would cost. A tool that costs nothing is called then.
+
+    $ purser quote --tools https://tools.example.com/mcp
+    $ purser quote --tool search --data '{"q":"rain"}' https://tools.example.com/mcp
+
 It exits with 0 if purser would pay, or nothing is asked for, and with 1 otherwise.
 Programs ask the same with the header Purser-Dry-Run: 1, or POST /v1/quote.`
 
@@ -29,6 +36,12 @@ func (env *Env) quoteCommand(c *cobra.Command) {
 	flags := newAccessFlags(c, execTask)
 	method := c.Flags().String("method", "", "method of the request (default: GET, with --data POST)")
 	data := c.Flags().String("data", "", "body of the request, as JSON")
+	tool := c.Flags().String("tool", "", "tool of an MCP server; --data has its arguments")
+	tools := c.Flags().Bool("tools", false, "list the tools of an MCP server")
+	c.MarkFlagsMutuallyExclusive("tool", "tools")
+	c.MarkFlagsMutuallyExclusive("tools", "data")
+	c.MarkFlagsMutuallyExclusive("tool", "method")
+	c.MarkFlagsMutuallyExclusive("tools", "method")
 	asJSON := c.Flags().Bool("json", false, printsJSON)
 	c.Args = cobra.ExactArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
@@ -40,11 +53,27 @@ func (env *Env) quoteCommand(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
+		if *tools {
+			list, err := a.client(env.askTime()).Tools(c.Context(), target)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return plainjson.Encoder(c.OutOrStdout()).Encode(list)
+			}
+			return printTools(list, c.OutOrStdout())
+		}
 		asked := cmp.Or(*method, http.MethodGet)
 		if *method == "" && *data != "" {
 			asked = http.MethodPost
 		}
-		q, err := a.client(env.askTime()).DryRun(c.Context(), asked, target, *data)
+		ask := func() (*agent.Quote, error) { return a.client(env.askTime()).DryRun(c.Context(), asked, target, *data) }
+		if *tool != "" {
+			ask = func() (*agent.Quote, error) {
+				return a.client(env.askTime()).DryRunTool(c.Context(), target, *tool, *data)
+			}
+		}
+		q, err := ask()
 		if err != nil {
 			return err
 		}
@@ -58,6 +87,16 @@ func (env *Env) quoteCommand(c *cobra.Command) {
 		}
 		return err
 	})
+}
+
+// printTools lists the tools of a server.
+func printTools(list []agent.Tool, w io.Writer) error {
+	t := newTable(w)
+	t.row("TOOL", "PRICE", "")
+	for _, tool := range list {
+		t.row(words.Of(tool.Name), cmp.Or(words.Of(tool.Price), "–"), words.Truncate(words.Of(tool.Description), 60))
+	}
+	return t.Flush()
 }
 
 // printQuote tells people.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/purserpay/purser/internal/agent"
 )
 
 const quoteHelp = `Asks what a request would cost, to whom it would be paid, and whether the limits allow it. Pays nothing. The API
@@ -17,6 +19,7 @@ type quoteInput struct {
 	URL    string `json:"url" jsonschema:"http or https URL"`
 	Method string `json:"method,omitempty" jsonschema:"HTTP method; default: GET, with a body POST"`
 	Body   string `json:"body,omitempty" jsonschema:"body of the request, as JSON text"`
+	Tool   string `json:"tool,omitempty" jsonschema:"a tool of the MCP server at the URL, whose arguments the body has; one that costs nothing is called"`
 }
 
 // quoted is the result of quote.
@@ -47,7 +50,12 @@ func addQuote(s *sdk.Server, o Options) {
 			return nil, nil, err
 		}
 		method := strings.ToUpper(cmp.Or(in.Method, map[bool]string{true: http.MethodPost}[in.Body != ""], http.MethodGet))
-		asked, err := c.DryRun(ctx, method, target, in.Body)
+		asked, err := (*agent.Quote)(nil), error(nil)
+		if in.Tool != "" {
+			asked, err = c.DryRunTool(ctx, target, in.Tool, in.Body)
+		} else {
+			asked, err = c.DryRun(ctx, method, target, in.Body)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
