@@ -146,6 +146,7 @@ func createKeyCommand(keys *asking) {
 	network := a.networkFlag("network of its wallet")
 	wallet := a.Flags().String("wallet", "", "wallet that it draws from, by id or address, or new for one of its own (default: the deployment's)")
 	exec := a.Flags().Bool("exec", false, "make another exec key in the place of a revoked one")
+	a.changes("make an API key")
 	a.jsonFlag(printsJSON)
 	limits := changeFlags(a.Command, nil)
 	a.runs(func([]string) error {

@@ -370,11 +370,16 @@ stopped, the database is the old one or the new one.
 
 func (env *Env) compactCommand(c *cobra.Command) {
 	dir := env.dataDirFlag(c)
+	dry := dryRunFlag(c)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
 		path, err := env.databasePath(*dir, args)
 		if err != nil {
 			return err
+		}
+		if dry.on {
+			dry.would = "check " + path + ", and rewrite it without the space that is free in it"
+			return dry.tellFile(c, path)
 		}
 		before, after, err := boltstore.Compact(c.Context(), path)
 		if err != nil {
