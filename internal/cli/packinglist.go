@@ -56,7 +56,8 @@ func (env *Env) packingList(config, dir, database string) (l packingList, err er
 	} else {
 		l.note("the database is at %s, and was at %s: set %s, or leave it out", l.database, database, boltPathVariable)
 	}
-	l.packed = []string{database, boltstore.JournalPath(database)}
+	log := filepath.Join(l.data, startLog) // it stays
+	l.packed = []string{database, boltstore.JournalPath(database), log, log + earlierLog}
 	if err := l.addFolder(data, l.data); err != nil {
 		return l, err
 	}
