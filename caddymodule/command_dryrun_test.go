@@ -113,7 +113,7 @@ func TestDryRunsChangeNothing(t *testing.T) {
 	if o.Status != 0 || !said.DryRun || said.Would != "revoke the key "+created.ID+" (research) for ever" || said.Question == "" {
 		t.Errorf("%+v, %+v", o, said)
 	}
-	// Those that work on files are tried in package cli.
+	// Package cli tries the commands that work on files.
 	ofFiles := map[string]bool{"compact": true, "init": true, "migrate": true, "move": true, "restore": true}
 	for _, c := range ownCommands() {
 		if name := commandName(c); c.Flags().Lookup("dry-run") != nil && !tried[name] && !ofFiles[name] {

@@ -320,7 +320,7 @@ func TestSecondRunLeavesTheFirst(t *testing.T) {
 	}
 }
 
-// A start lets go of its output while the server runs, whoever reads it. One that fails says why.
+// A start lets go of its output while the server runs, and a failed start says why.
 func TestStartLetsGo(t *testing.T) {
 	t.Parallel()
 	w := newWorkplace(t)

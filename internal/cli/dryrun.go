@@ -89,8 +89,8 @@ func (a *asking) named(path string) (string, error) {
 // unsaid are the flags that say nothing about a change, or may hold a secret.
 var unsaid = []string{"admin", "address", "config", "dry-run", "envfile", "facilitator", "rpc", "yes"}
 
-// drily holds the output of a dry run.
-type drily struct {
+// rehearsal holds the output of a dry run.
+type rehearsal struct {
 	DryRun   bool     `json:"dry_run"`
 	Would    string   `json:"would"`
 	With     []string `json:"with,omitempty"`     // flags
@@ -99,13 +99,13 @@ type drily struct {
 
 // tell prints what the command would do.
 func (d *dryRun) tell(c *cobra.Command, form jsonForm) error {
-	told := drily{DryRun: true, Would: d.would, Question: d.question}
+	told := rehearsal{DryRun: true, Would: d.would, Question: d.question}
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if _, is := f.Value.(*jsonForm); !is && !slices.Contains(unsaid, f.Name) {
 			told.With = append(told.With, fmt.Sprintf("--%s=%s", f.Name, f.Value))
 		}
 	})
-	return show(c.OutOrStdout(), jsonForm{on: form.on}, told, func(t *table, told drily) {
+	return show(c.OutOrStdout(), jsonForm{on: form.on}, told, func(t *table, told rehearsal) {
 		t.row("dry run", "nothing was changed")
 		t.row("would", told.Would)
 		t.some("with", strings.Join(told.With, " "))

@@ -37,8 +37,8 @@ const (
 	shownLog = 64 << 10
 )
 
-// startServer starts a server that has the log as its output, and nothing of this command's: whoever reads the output
-// of this command has its end when the command ends. work starts it, with the standard output and error of this process.
+// startServer starts a server that has the log as its output, and nothing of this command's: a program that reads the
+// output of this command sees it end with the command. work starts it, with the standard output and error of this process.
 func (env *Env) startServer(c *cobra.Command, args []string, work func(*cobra.Command, []string) error) error {
 	config, dir, err := env.startsIn(c)
 	if err != nil {
