@@ -86,8 +86,8 @@ func (env *Env) mover(dir string) (*mover, error) {
 
 // databaseURL returns the address of the database that the environment names.
 func (env *Env) databaseURL() (string, error) {
-	if address := env.Getenv(databaseURLVariable); address != "" {
-		return address, nil
+	if address, err := env.secret(databaseURLVariable); address != "" || err != nil {
+		return address, err
 	}
 	file := env.Getenv(databaseURLFileVariable)
 	if file == "" {

@@ -133,7 +133,13 @@ func (env *Env) masterKeyBeside(path string) vault.Source {
 	if _, err := os.Stat(generated); err != nil && value == "" && file == "" {
 		return nil
 	}
-	return vault.From(value, file, generated)
+	return func(fresh bool) (vault.MasterKey, error) {
+		value, err := env.secret(masterKeyVariable)
+		if err != nil {
+			return vault.MasterKey{}, err
+		}
+		return vault.From(value, file, generated)(fresh)
+	}
 }
 
 func writeCheck(t *table, a CheckAnswer) {
