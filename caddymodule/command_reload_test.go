@@ -58,23 +58,24 @@ var (
 // probes has one for each variable that is neither a secret's file nor needs a restart.
 func probes() map[string]probe {
 	bad := map[string]probe{
-		"CDP_API_KEY_ID":          {"", []string{"PURSER_WALLETS=cdp", "CDP_API_KEY_SECRET=x", "CDP_WALLET_SECRET=x"}},
-		"CDP_API_KEY_SECRET":      {"x", append(cdpWallets[:2:2], "CDP_API_KEY_SECRET_FILE="+nowhere)},
-		"CDP_WALLET_SECRET":       {"x", append(cdpWallets[:3:3], "CDP_WALLET_SECRET_FILE="+nowhere)},
-		"PURSER_BIND":             {"192.0.2.1", nil}, // no machine has it
-		"PURSER_METRICS_BIND":     {"192.0.2.1", nil},
-		"PURSER_UPSTREAM_BIND":    {"192.0.2.1", nil},
-		"PURSER_FACILITATOR_AUTH": {"x", []string{"PURSER_FACILITATOR_URL=http://127.0.0.1:1"}},
-		"PURSER_FACILITATOR_KEY":  {"x", []string{"PURSER_FACILITATOR_KEY_FILE=" + nowhere}},
-		"PURSER_INTERCEPT":        {"http://x", nil},
-		"PURSER_INTERNAL_SECRET":  {"x", []string{"PURSER_INTERNAL_SECRET_FILE=" + nowhere}},
-		"PURSER_OIDC_ALLOW":       {"@", []string{"PURSER_OIDC_ISSUER=https://id.example.com", "PURSER_OIDC_CLIENT_ID=purser"}},
-		"PURSER_OIDC_CLIENT_ID":   {"purser", nil}, // without an issuer
-		"PURSER_SIGN_IN_HOSTS":    {",", nil},
-		"PURSER_SIGNER_KEY":       {"x", append(externalWallets[:2:2], "PURSER_SIGNER_KEY_FILE="+nowhere)},
-		"PURSER_SIGNER_TIMEOUT":   {"x", externalWallets},
-		"PURSER_SIGNER_URL":       {"x", externalWallets[:1:1]},
-		"PURSER_CDP_URL":          {"x", cdpWallets},
+		"CDP_API_KEY_ID":           {"", []string{"PURSER_WALLETS=cdp", "CDP_API_KEY_SECRET=x", "CDP_WALLET_SECRET=x"}},
+		"CDP_API_KEY_SECRET":       {"x", append(cdpWallets[:2:2], "CDP_API_KEY_SECRET_FILE="+nowhere)},
+		"CDP_WALLET_SECRET":        {"x", append(cdpWallets[:3:3], "CDP_WALLET_SECRET_FILE="+nowhere)},
+		"PURSER_BIND":              {"192.0.2.1", nil}, // no machine has it
+		"PURSER_METRICS_BIND":      {"192.0.2.1", nil},
+		"PURSER_UPSTREAM_BIND":     {"192.0.2.1", nil},
+		"PURSER_FACILITATOR_AUTH":  {"x", []string{"PURSER_FACILITATOR_URL=http://127.0.0.1:1"}},
+		"PURSER_FACILITATOR_KEY":   {"x", []string{"PURSER_FACILITATOR_KEY_FILE=" + nowhere}},
+		"PURSER_INTERCEPT":         {"http://x", nil},
+		"PURSER_INTERNAL_SECRET":   {"x", []string{"PURSER_INTERNAL_SECRET_FILE=" + nowhere}},
+		"PURSER_OIDC_ALLOW":        {"@", []string{"PURSER_OIDC_ISSUER=https://id.example.com", "PURSER_OIDC_CLIENT_ID=purser"}},
+		"PURSER_OIDC_CLIENT_ID":    {"purser", nil}, // without an issuer
+		"PURSER_SIGN_IN_HOSTS":     {",", nil},
+		"PURSER_SIGNER_KEY":        {"x", append(externalWallets[:2:2], "PURSER_SIGNER_KEY_FILE="+nowhere)},
+		"PURSER_SIGNER_TIMEOUT":    {"x", externalWallets},
+		"PURSER_SIGNER_URL":        {"x", externalWallets[:1:1]},
+		"PURSER_CDP_URL":           {"x", cdpWallets},
+		environment.SecretsCommand: {nowhere, []string{"PURSER_INTERNAL_SECRET=op://vault/item/field"}},
 	}
 	for _, name := range environment.Known() {
 		if _, done := bad[name]; done || strings.HasSuffix(name, "_FILE") || environment.Restart(name) != "" {
@@ -139,7 +140,7 @@ func TestVariablesAreKnown(t *testing.T) {
 	t.Parallel()
 	known := environment.Known()
 	s := readSource(t)
-	read := []string{"PURSER_ADMIN"}
+	read := []string{"PURSER_ADMIN", environment.SecretsCommand}
 	for _, m := range parsed.FindAllStringSubmatch(shipped(t), -1) {
 		read = append(read, m[1])
 	}

@@ -320,10 +320,43 @@ func TestSecondRunLeavesTheFirst(t *testing.T) {
 	}
 }
 
+// A start lets go of its output while the server runs, and a failed start says why.
+func TestStartLetsGo(t *testing.T) {
+	t.Parallel()
+	w := newWorkplace(t)
+	w.variables(t, "PURSER_DATA_DIR=books")
+	c := w.prepare(t, "start")
+	c.WaitDelay = 30 * time.Second // it ends with an error where a server keeps the output
+	o := finish(t, c)
+	log := filepath.Join(w.dir, "books", "purser.log")
+	if real, err := filepath.EvalSymlinks(log); err == nil {
+		log = real
+	}
+	pid := w.status(t).Process
+	t.Cleanup(func() {
+		if p, err := os.FindProcess(pid); err == nil && pid > 0 {
+			_ = p.Kill()
+		}
+	})
+	said(t, o, 0, fmt.Sprintf("Started purser (pid %d). Its log is %s\n", pid, log), "")
+	text, err := os.ReadFile(log)
+	info, statErr := os.Stat(log)
+	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || !strings.Contains(string(text), "serving initial configuration") {
+		t.Errorf("%v, %v, %s", err, info, text)
+	}
+	// The variables of the file are the server's to change.
+	w.variables(t, "PURSER_DATA_DIR=books", "PURSER_REGISTRATION=off")
+	said(t, w.do(t, "reload"), 0, "PURSER_REGISTRATION", "")
+	said(t, w.do(t, "start"), 1, "", "runs already")
+	said(t, w.do(t, "stop"), 0, fmt.Sprintf("Stopped purser (pid %d)", pid), "")
+	w.variables(t, "PURSER_DATA_DIR=books", "PURSER_DAILY_BUDGET=much")
+	said(t, w.do(t, "start"), 1, "", "PURSER_DAILY_BUDGET")
+}
+
 func TestNothingConfigured(t *testing.T) {
 	t.Parallel()
 	w := &workplace{dir: t.TempDir()}
-	for command, status := range map[string]int{"run": 1, "validate": 1, "doctor": 2} {
+	for command, status := range map[string]int{"run": 1, "start": 1, "validate": 1, "doctor": 2} {
 		o := w.do(t, command)
 		if o.Status != status || o.Stderr != "purser: "+command+": nothing is configured in this folder: 'purser init' sets purser up here, and --config names a configuration elsewhere\n" {
 			t.Errorf("%s: %+v", command, o)

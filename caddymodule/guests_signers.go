@@ -47,25 +47,14 @@ var (
 
 // Provision resolves and checks the options.
 func (w *ExternalWallets) Provision(caddy.Context) (err error) {
-	given, path := "", ""
-	err = cmp.Or(
-		set(&given, signerURLOption.value, w.URL), set(&path, signerURLOption.file().value, w.URLFile),
-		set(&w.timeout, option{"wallets external timeout", "PURSER_SIGNER_TIMEOUT", ""}.duration, w.Timeout),
-	)
+	w.url, err = signerURLOption.contents(signerURLOption.valueOrFile(w.URL, w.URLFile))
+	err = cmp.Or(err, set(&w.timeout, option{"wallets external timeout", "PURSER_SIGNER_TIMEOUT", ""}.duration, w.Timeout))
 	if err != nil {
 		return err
 	}
-	switch {
-	case given != "" && path != "":
-		return signerURLOption.errorf("%s is set as well: keep one", signerURLOption.file().variable)
-	case path != "":
-		if given, err = signerURLOption.file().read(path); err != nil {
-			return err
-		}
-	case given == "":
+	if w.url == "" {
 		return signerURLOption.errorf("is not set: wallets external needs the address of a signer")
 	}
-	w.url = given
 	if w.key, err = signerKeyOption.secret(w.Key, w.KeyFile); err != nil {
 		return err
 	}

@@ -106,10 +106,7 @@ func (r networkRPCs) check() error {
 // rpc is an option that is the URL of an RPC, or unset.
 func (o option) rpc(given, givenFile string) (rpcSetting, error) {
 	r := rpcSetting{variable: o.variable}
-	v, path, err := o.valueOrFile(given, givenFile)
-	if err == nil && path != "" {
-		v, err = o.file().read(path)
-	}
+	v, err := o.contents(o.valueOrFile(given, givenFile))
 	if err != nil || v == "" {
 		return r, err
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +56,14 @@ func (o option) String() string {
 // errorf makes an error that names the option and its variable.
 func (o option) errorf(format string, args ...any) error {
 	return fmt.Errorf("purser: %s: %w", o, fmt.Errorf(format, args...))
+}
+
+// wrapped names the option in an error; nil stays nil.
+func (o option) wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return o.errorf("%w", err)
 }
 
 // given returns what the configuration says, with references replaced, else what the variable says. It
@@ -198,12 +205,9 @@ func (o option) sizeOrOff(given string) (int64, error) {
 	return o.size(given)
 }
 
-// placeholder is a value that is nothing but one reference.
-var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
-
 // isReference refuses a secret itself, which clients of GET /config/ would see.
 func (o option) isReference(given string) error {
-	if given == "" || placeholder.MatchString(given) {
+	if given == "" || environment.Placeholder(given) {
 		return nil
 	}
 	return o.errorf("write a reference like {env.%s}; a secret itself would be visible in the configuration",
@@ -212,7 +216,11 @@ func (o option) isReference(given string) error {
 
 // secret is a reference whose value can also come from a file (`…_file`, `…_FILE`).
 func (o option) secret(given, givenFile string) (string, error) {
-	v, path, err := o.secretOrFile(given, givenFile)
+	return o.contents(o.secretOrFile(given, givenFile))
+}
+
+// contents is the value, or what the file at a path holds.
+func (o option) contents(v, path string, err error) (string, error) {
 	if err != nil || path == "" {
 		return v, err
 	}
@@ -236,11 +244,15 @@ func (o option) secretOrFile(given, givenFile string) (v, path string, err error
 	return o.valueOrFile(given, givenFile)
 }
 
-// valueOrFile is a value, or the path of the file that holds it, or neither.
+// valueOrFile is a value, that of a reference to a secret, or the path of the file that holds it, or neither.
 func (o option) valueOrFile(given, givenFile string) (v, path string, err error) {
 	err = cmp.Or(set(&v, o.value, given), set(&path, o.file().value, givenFile))
 	if err == nil && v != "" && path != "" {
 		err = o.errorf("%s is set as well: keep one", cmp.Or(o.file().variable, o.file().name))
+	}
+	if err == nil {
+		v, err = environment.Secret(os.Getenv, v)
+		err = o.wrapped(err)
 	}
 	return v, path, err
 }
@@ -257,10 +269,7 @@ func (o option) file() option {
 // read returns the contents of a secret's file. Its errors never contain any of them.
 func (o option) read(path string) (string, error) {
 	v, err := environment.ReadSecret(path)
-	if err != nil {
-		return "", o.errorf("%w", err)
-	}
-	return v, nil
+	return v, o.wrapped(err)
 }
 
 // split splits a value at commas and spaces.

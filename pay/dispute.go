@@ -37,8 +37,8 @@ func (p *Payment) Disclosable(now time.Time) error {
 		return no("it is void: no money moved")
 	case p.Signature == nil:
 		return no("it was not signed, as far as the books know")
-	case p.Authorization.Rail != x402.RailEIP3009:
-		return no("it was not paid by EIP-3009, and nothing else can be checked so far")
+	case p.Authorization.Rail != x402.RailEIP3009 && !p.Authorization.Rail.Permit2():
+		return no("it was paid neither by EIP-3009 nor through Permit2, and nothing else can be checked so far")
 	case !p.Confirmed && now.Before(until):
 		return no("its signature may still move the money; ask again after %s", until.Format(time.RFC3339))
 	}

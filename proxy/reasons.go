@@ -67,6 +67,8 @@ const (
 	DeclinedAllowance      = "allowance-needed"        // the wallet lets Permit2 move too little for a seller that wants that
 	DeclinedWalletCode     = "wallet-code"             // the wallet has code that refuses the signatures of its key
 	DeclinedRefused        = "verification-refused"    // our facilitator turned the payload down
+	DeclinedNoFacilitator  = "no-facilitator"          // we are to settle, and have no facilitator
+	DeclinedSellerSettles  = "seller-settles"          // the seller settles itself, and has the payload that we settled
 	DeclinedSilent         = "facilitator-silent"      // our facilitator gave no verdict
 	DeclinedNotSigned      = "not-signed"              // the wallet could not sign
 	DeclinedReused         = "idempotency-key-reused"  // the Idempotency-Key stands for another request

@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { createPublicClient, http, isAddressEqual, parseAbi, parseEventLogs, recoverTypedDataAddress } from "viem";
+import { createPublicClient, encodeAbiParameters, http, isAddressEqual, parseAbi, parseEventLogs, recoverTypedDataAddress } from "viem";
 
 const { values, positionals } = parseArgs({
   options: { rpc: { type: "string" }, body: { type: "string" } },
@@ -18,8 +18,8 @@ if (positionals.length !== 1) {
 }
 const dispute = JSON.parse(readFileSync(positionals[0], "utf8"));
 
-// What EIP-3009 has the payer sign. The file's own types are not trusted.
-const types = {
+// What EIP-3009 and Permit2 have the payer sign. The file's own types are not trusted.
+const transfer = {
   TransferWithAuthorization: [
     { name: "from", type: "address" },
     { name: "to", type: "address" },
@@ -29,6 +29,30 @@ const types = {
     { name: "nonce", type: "bytes32" },
   ],
 };
+const permit = (witness) => ({
+  PermitWitnessTransferFrom: [
+    { name: "permitted", type: "TokenPermissions" },
+    { name: "spender", type: "address" },
+    { name: "nonce", type: "uint256" },
+    { name: "deadline", type: "uint256" },
+    { name: "witness", type: "Witness" },
+  ],
+  TokenPermissions: [
+    { name: "token", type: "address" },
+    { name: "amount", type: "uint256" },
+  ],
+  Witness: witness,
+});
+const to = { name: "to", type: "address" };
+const after = { name: "validAfter", type: "uint256" };
+
+// Permit2 and the proxies of x402 have the same addresses on every network.
+const permit2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3";
+const proxies = {
+  exact: { address: "0x402085c248EeA27D92E8b30b2C58ed07f9E20001", witness: [to, after] },
+  upto: { address: "0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002", witness: [to, { name: "facilitator", type: "address" }, after] },
+};
+const bitmap = parseAbi(["function nonceBitmap(address owner, uint256 word) view returns (uint256)"]);
 const token = parseAbi([
   "event Transfer(address indexed from, address indexed to, uint256 value)",
   "event AuthorizationUsed(address indexed authorizer, bytes32 indexed nonce)",
@@ -51,6 +75,7 @@ const same = (a, b) => {
 
 const { terms, offered, request, answer, authorization } = dispute;
 const { message, domain } = authorization.typed_data;
+const signed = readSigned();
 
 check(dispute.format === "purser-dispute/1", "the file has a form that this program knows");
 checkTerms();
@@ -65,15 +90,59 @@ if (values.rpc === undefined) {
 console.log(failed ? "The file does not hold." : "All that can be checked holds.");
 process.exitCode = failed ? 1 : 0;
 
+// What the wallet has signed, in one form for both ways to pay.
+function readSigned() {
+  if (authorization.typed_data.primaryType !== "PermitWitnessTransferFrom") {
+    return {
+      contract: terms.asset,
+      token: domain.verifyingContract,
+      from: message.from,
+      to: message.to,
+      amount: message.value,
+      data: {
+        types: transfer,
+        primaryType: "TransferWithAuthorization",
+        message: { ...message, value: BigInt(message.value), validAfter: BigInt(message.validAfter), validBefore: BigInt(message.validBefore) },
+      },
+    };
+  }
+  const scheme = same(message.spender, proxies.upto.address) ? "upto" : "exact";
+  return {
+    permit2: true,
+    upto: scheme === "upto",
+    contract: permit2,
+    spender: proxies[scheme].address,
+    token: message.permitted.token,
+    from: authorization.from,
+    to: message.witness.to,
+    amount: message.permitted.amount,
+    data: {
+      types: permit(proxies[scheme].witness),
+      primaryType: "PermitWitnessTransferFrom",
+      message: {
+        ...message,
+        permitted: { ...message.permitted, amount: BigInt(message.permitted.amount) },
+        nonce: BigInt(message.nonce),
+        deadline: BigInt(message.deadline),
+        witness: { ...message.witness, validAfter: BigInt(message.witness.validAfter) },
+      },
+    },
+  };
+}
+
 // The seller's 402, what was paid and what was signed name the same token, payee and amount.
 function checkTerms() {
   const asked = offered.accepted ?? {};
   const network = offered.x402Version === 1 ? asked.network === terms.network : asked.network === `eip155:${terms.chain_id}`;
   check(network && domain.chainId === terms.chain_id, `the network is ${terms.network}, as the seller asked`);
-  check(same(asked.asset, terms.asset) && same(domain.verifyingContract, terms.asset), `the token is ${terms.asset}, as the seller asked`);
-  check(same(asked.payTo, terms.pay_to) && same(message.to, terms.pay_to), `the payee is ${terms.pay_to}, as the seller asked`);
+  check(same(domain.verifyingContract, signed.contract), `the message is for the contract ${signed.contract}`);
+  if (signed.permit2) {
+    check(same(message.spender, signed.spender), `only x402's proxy ${signed.spender} may use it`);
+  }
+  check(same(asked.asset, terms.asset) && same(signed.token, terms.asset), `the token is ${terms.asset}, as the seller asked`);
+  check(same(asked.payTo, terms.pay_to) && same(signed.to, terms.pay_to), `the payee is ${terms.pay_to}, as the seller asked`);
   const price = String(offered.x402Version === 1 ? asked.maxAmountRequired : asked.amount);
-  check(price === terms.amount && message.value === terms.amount, `the amount is ${terms.amount}, as the seller asked`);
+  check(price === terms.amount && signed.amount === terms.amount, `the amount is ${signed.upto ? "at most " : ""}${terms.amount}, as the seller asked`);
   if (offered.extensions?.["offer-receipt"] !== undefined) {
     said("the seller has signed its offer: see offered.extensions, in the form of x402's extension offer-receipt");
   }
@@ -83,22 +152,11 @@ function checkTerms() {
 async function checkSignature() {
   let signer;
   try {
-    signer = await recoverTypedDataAddress({
-      types,
-      primaryType: "TransferWithAuthorization",
-      domain,
-      message: {
-        ...message,
-        value: BigInt(message.value),
-        validAfter: BigInt(message.validAfter),
-        validBefore: BigInt(message.validBefore),
-      },
-      signature: authorization.signature,
-    });
+    signer = await recoverTypedDataAddress({ ...signed.data, domain, signature: authorization.signature });
   } catch {
     signer = undefined;
   }
-  check(signer !== undefined && same(signer, message.from), `the wallet ${message.from} has signed the transfer with nonce ${message.nonce}`);
+  check(signer !== undefined && same(signer, signed.from), `the wallet ${signed.from} has signed the transfer with nonce ${message.nonce}`);
 }
 
 // Method, URL and body give the hash under which the payment was made.
@@ -135,27 +193,45 @@ function tellAnswer() {
 async function checkChain(url) {
   const client = createPublicClient({ transport: http(url, { retryCount: 1, timeout: 20_000 }) });
   check((await client.getChainId()) === terms.chain_id, `the RPC is on chain ${terms.chain_id}`);
-  const used = await client.readContract({
-    address: terms.asset,
-    abi: token,
-    functionName: "authorizationState",
-    args: [message.from, message.nonce],
-  });
-  check(used, "the authorization is spent");
+  check(await spent(client), "the authorization is spent");
   const transaction = dispute.chain?.transaction;
   if (!transaction) {
     check(false, "the file names the transaction");
     return;
   }
   const receipt = await client.getTransactionReceipt({ hash: transaction });
+  const moved = signed.upto ? String(dispute.chain.moved) : terms.amount;
   const logs = parseEventLogs({ abi: token, logs: receipt.logs.filter((log) => same(log.address, terms.asset)) });
-  const spends = logs.some(
-    ({ eventName, args }) => eventName === "AuthorizationUsed" && same(args.authorizer, message.from) && args.nonce === message.nonce.toLowerCase(),
-  );
+  const spends = signed.permit2
+    ? (await client.getTransaction({ hash: transaction })).input.includes(permitWords())
+    : logs.some(
+        ({ eventName, args }) => eventName === "AuthorizationUsed" && same(args.authorizer, signed.from) && args.nonce === message.nonce.toLowerCase(),
+      );
   const moves = logs.some(
     ({ eventName, args }) =>
-      eventName === "Transfer" && same(args.from, message.from) && same(args.to, terms.pay_to) && String(args.value) === terms.amount,
+      eventName === "Transfer" && same(args.from, signed.from) && same(args.to, terms.pay_to) && String(args.value) === moved,
   );
   check(receipt.status === "success" && spends, `transaction ${transaction} has used the authorization, in block ${receipt.blockNumber}`);
-  check(moves, `it has moved ${terms.amount} from ${message.from} to ${terms.pay_to}`);
+  check(moves && BigInt(moved) <= BigInt(terms.amount), `it has moved ${moved} from ${signed.from} to ${terms.pay_to}`);
+}
+
+// Whether the contract has the nonce as used: the token itself, or a bit in Permit2.
+async function spent(client) {
+  if (!signed.permit2) {
+    return client.readContract({ address: terms.asset, abi: token, functionName: "authorizationState", args: [signed.from, message.nonce] });
+  }
+  const nonce = BigInt(message.nonce);
+  const bits = await client.readContract({ address: permit2, abi: bitmap, functionName: "nonceBitmap", args: [signed.from, nonce >> 8n] });
+  return ((bits >> (nonce & 255n)) & 1n) === 1n;
+}
+
+// The words of the permit in the data of a transaction that uses it: token, amount, nonce and deadline. Permit2 itself
+// logs nothing of it.
+function permitWords() {
+  const { permitted, nonce, deadline } = message;
+  const words = encodeAbiParameters(
+    [{ type: "address" }, { type: "uint256" }, { type: "uint256" }, { type: "uint256" }],
+    [permitted.token, BigInt(permitted.amount), BigInt(nonce), BigInt(deadline)],
+  );
+  return words.slice(2);
 }

@@ -7,7 +7,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/e2e/internal/sandboxed"
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/internal/testing/needed"
 	"github.com/purserpay/purser/sandbox"
 )
 
@@ -44,11 +42,7 @@ func thief(t *testing.T, seller string) string {
 // file that was changed.
 func TestDispute(t *testing.T) {
 	t.Parallel()
-	modules, err := filepath.Abs(filepath.Join("..", "peers", "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	needed.File(t, "run `make e2e-deps`", filepath.Join(modules, "viem", "package.json"))
+	verifier := process.Verifier(t, "../..")
 	clock := process.NewClock(t)
 	money, err := sandbox.Start(t.Context(), sandbox.Options{Now: clock.Now})
 	process.CloseAtEnd(t, money, err)
@@ -75,8 +69,7 @@ func TestDispute(t *testing.T) {
 	clock.Forward(t, 10*time.Minute)
 	file := filepath.Join(t.TempDir(), "dispute.json")
 	w.Must(t, "payments", "dispute", list[0].ID, "--output", file)
-	verifier := verifier(t, modules)
-	if out, err := verifier(file, "--rpc", money.RPCURL()); err != nil || strings.Count(out, "\nok ") != 10 || !strings.Contains(out, "the seller answered 500, and delivered nothing") {
+	if out, err := verifier(file, "--rpc", money.RPCURL()); err != nil || strings.Count(out, "\nok ") != 11 || !strings.Contains(out, "the seller answered 500, and delivered nothing") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := verifier(file); err != nil {
@@ -118,26 +111,5 @@ func TestDispute(t *testing.T) {
 		if out, err := verifier(changed, "--rpc", money.RPCURL()); err == nil || !strings.Contains(out, "FAILED") {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
-	}
-}
-
-// verifier returns a function that runs docs/dispute/verify.mjs, beside the packages that it needs.
-func verifier(t *testing.T, modules string) func(arguments ...string) (string, error) {
-	t.Helper()
-	dir := t.TempDir()
-	program, err := os.ReadFile(filepath.Join("..", "..", "docs", "dispute", "verify.mjs"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "verify.mjs"), program, 0o600)
-	}
-	if err == nil {
-		err = os.Symlink(modules, filepath.Join(dir, "node_modules"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(arguments ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "node", append([]string{filepath.Join(dir, "verify.mjs")}, arguments...)...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
 	}
 }

@@ -33,12 +33,12 @@ func TestDeclined(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for line, want := range map[string]int{
-		"declined --since all": 3, "declined --since all --reason hosts": 1, "declined --host https://api.example.com/x": 1,
+		"declined --since all": 3, "declined --since all --limit 2": 2, "declined --since all --reason hosts": 1, "declined --host https://api.example.com/x": 1,
 		"declined --key research": 1, "declined --until 2d": 1, "declined --since all --until 20d": 1, "declined --host free.example": 0,
 	} {
 		if got := list(line); len(got) != want {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
-	w.fails(map[string]string{"declined --key nobody": "no key has the id or label", "declined --since soon": "--since"})
+	w.fails(map[string]string{"declined --key nobody": "no key has the id or label", "declined --since soon": "--since", "declined --limit 0": "--limit"})
 }

@@ -65,11 +65,12 @@ type DisputedTerms struct {
 	ChainID uint64 `json:"chain_id"`
 	Asset   string `json:"asset"`
 	PayTo   string `json:"pay_to"`
-	Amount  string `json:"amount"` // in the smallest unit
+	Amount  string `json:"amount"` // in the smallest unit; the most, where the seller chooses afterwards
 }
 
 // DisputedSignature holds what was signed and sent, as EIP-712 has it.
 type DisputedSignature struct {
+	From      string         `json:"from"` // the wallet, which a message to Permit2 does not name
 	TypedData x402.TypedData `json:"typed_data"`
 	Signature string         `json:"signature"`
 }
@@ -118,7 +119,7 @@ func (p *Purser) dispute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	d.Terms = DisputedTerms{network.Name, network.ChainID, row.Terms.Asset.String(), row.Terms.PayTo.String(), row.Terms.Amount.String()}
-	d.Authorization = DisputedSignature{row.Authorization.TypedData(asset, network.ChainID), row.Signature.String()}
+	d.Authorization = DisputedSignature{row.Authorization.From.String(), row.Authorization.TypedData(asset, network.ChainID), row.Signature.String()}
 	return d, p.askChain(r.Context(), row, &d)
 }
 

@@ -73,12 +73,14 @@ func (env *Env) approvalsCommand(c *cobra.Command) {
 
 	approve := a.sub("approve ID", "Approves a payment of exactly these terms", approvalsApproveHelp, cobra.ExactArgs(1))
 	raise := approve.Flags().Bool("raise-limit", false, "also let the key pay this price without an approval from now on")
+	approve.changes("approve {}")
 	approve.answers(func() (adminapi.NewAnswer, error) {
 		return adminapi.NewAnswer{Answer: pay.Approved, RaiseLimit: *raise}, nil
 	})
 
 	deny := a.sub("deny ID --reason TEXT", "Denies a payment", approvalsDenyHelp, cobra.ExactArgs(1))
 	reason := deny.Flags().String("reason", "", "why; the agent reads it")
+	deny.changes("deny {}")
 	deny.answers(func() (adminapi.NewAnswer, error) {
 		if strings.TrimSpace(*reason) == "" {
 			return adminapi.NewAnswer{}, errors.New("--reason: say why, in one line; the agent reads it")

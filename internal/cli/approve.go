@@ -41,6 +41,7 @@ func approveCommand(wallets *asking) {
 	}
 	oneOf(a.Command, "network", names...)
 	yes := a.yesFlag()
+	a.changes("let Permit2 move a bounded amount of the wallet {}")
 	var most string
 	a.maxFeeFlag(&most)
 	a.jsonFlag("print JSON, with amounts in the smallest unit and costs in wei")
@@ -66,6 +67,8 @@ func approveCommand(wallets *asking) {
 					return err
 				}
 				want.MaxFee = plan.Cost.MaxFee
+			} else {
+				a.dry.would = "do nothing: Permit2 may move that amount of the wallet {} already"
 			}
 			path = walletPath(plan.WalletID) + "/approve" // the one that was confirmed
 		}

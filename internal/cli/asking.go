@@ -32,6 +32,8 @@ type asking struct {
 	days   daySpan
 	most   int // rows of a list; 0: all
 	checks []func() error
+	dry    dryRun
+	yes    *bool // answers the question; nil: there is none
 }
 
 // asks returns a command that has the flag for the admin endpoint.
@@ -62,7 +64,15 @@ func (a *asking) runs(f func(args []string) error) {
 		if err != nil {
 			return err
 		}
-		return f(args)
+		a.client.dry = a.dry.on
+		if a.dry.on && a.yes != nil {
+			*a.yes = false // the question is told
+		}
+		err = f(args)
+		if unsent, is := errors.AsType[*unsentError](err); is {
+			return a.unsent(unsent)
+		}
+		return err
 	})
 }
 

@@ -63,6 +63,7 @@ func cancelCommand(wallets *asking) {
 	var want adminapi.NewCancellation
 	a.Flags().BoolVar(&want.SignOnly, "sign-only", false, "print the signed cancellations and do not send them")
 	yes := a.yesFlag()
+	a.changes("cancel what may still take money out of the wallet {}")
 	a.maxFeeFlag(&want.MaxCost)
 	a.jsonFlag("print JSON, with amounts in the smallest unit and costs in wei")
 	a.ValidArgsFunction = a.env.walletIDs("")
@@ -87,6 +88,8 @@ func cancelCommand(wallets *asking) {
 				if err := a.confirm(cancelQuestion(plan), "nothing was canceled"); err != nil {
 					return err
 				}
+			} else {
+				a.dry.would = "cancel nothing: no payment may take money out of the wallet {}"
 			}
 			path = walletPath(plan.WalletID) + "/cancel" // the one that was confirmed
 			if plan.Cost != nil {

@@ -33,6 +33,7 @@ type adminClient struct {
 	base    string
 	by      string // the operator who uses the command
 	client  *http.Client
+	dry     bool // only what changes nothing is sent
 }
 
 // newAdminClient is a client of the endpoint at an address as Caddy writes it, such as
@@ -129,6 +130,9 @@ func checkID(name, id string) error {
 
 // send makes one request and returns an answer that is no error. body may be nil.
 func (c *adminClient) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	if c.dry && !reads(method, path) {
+		return nil, &unsentError{path}
+	}
 	var sent io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)

@@ -39,9 +39,11 @@ func (env *Env) dashboardCommand(c *cobra.Command) {
 	out := a.Flags().Bool("sign-out", false, "end all sessions of operators, instead of beginning one")
 	at := a.Flags().String("url", "", "scheme, host and port of the link")
 	stay := a.Flags().Bool("no-open", false, "open no browser")
+	a.changes("make a link that signs an operator in")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		if *out {
+			a.dry.would = "end all sessions of operators"
 			return tell(a, http.MethodDelete, "/purser/dashboard", nil, func(t *table, _ adminapi.DashboardSignOut) {
 				_, _ = fmt.Fprintln(t, "All sessions of operators have ended.")
 			})

@@ -20,6 +20,7 @@ day a week ago. Quotes and dry runs are no declines.
 
     $ purser declined
     $ purser declined --since all --reason daily-budget
+    $ purser declined --limit 5
     $ purser declined --key research --host api.example.com --json`
 
 func (env *Env) declinedCommand(c *cobra.Command) {
@@ -34,6 +35,7 @@ func (env *Env) declinedCommand(c *cobra.Command) {
 	slices.Sort(reasons)
 	oneOf(c, "reason", slices.Compact(reasons)...) // a word may stand in two groups
 	a.dayFlags("7d")
+	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
 	a.runs(func([]string) error {
 		for name, value := range map[string]string{"host": *host, "reason": *reason, "since": a.days.since, "until": a.days.until} {

@@ -44,6 +44,7 @@ func exportWalletCommand(wallets *asking) {
 	a := wallets.sub("export WALLET", "Writes a wallet's key as an encrypted keystore", walletsExportHelp, cobra.ExactArgs(1))
 	out := a.Flags().String("out", "", "file to write, which must not exist; only you may read it (default: standard output)")
 	file := passphraseFlag(a.Command)
+	a.changes("write the key of the wallet {} as an encrypted keystore, which the audit log has")
 	a.jsonFlag("with --out: print JSON that says what was exported")
 	a.ValidArgsFunction = a.env.walletIDs("")
 	a.runs(func(args []string) error {
@@ -52,6 +53,9 @@ func exportWalletCommand(wallets *asking) {
 		}
 		if a.json.on && *out == "" {
 			return errors.New("--json: the keystore itself is the JSON on standard output; --json takes --out")
+		}
+		if a.dry.on {
+			return &unsentError{walletPath(args[0])}
 		}
 		to, done, err := a.newFile("--out", *out)
 		if err != nil {
@@ -141,6 +145,7 @@ func importWalletCommand(wallets *asking) {
 	a.keyFlag("whose wallet it becomes: id or label of the key, or exec")
 	network := a.networkFlag("network of the wallet")
 	file := passphraseFlag(a.Command)
+	a.changes("make a wallet of the keystore, for the key {}")
 	a.jsonFlag(printsJSON)
 	a.runs(func(args []string) error {
 		if a.key == "" {

@@ -66,6 +66,7 @@ func (env *Env) initCommand(c *cobra.Command) {
 		given[q.flag] = c.Flags().String(q.flag, "", q.usage())
 	}
 	yes := c.Flags().BoolP("yes", "y", false, "ask nothing: what no flag says is as it is by default")
+	dry := dryRunFlag(c)
 	force := c.Flags().Bool("force", false, "write over an existing "+initCaddyfile+" and "+initEnvFile)
 	Run(c, func(c *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
@@ -80,6 +81,13 @@ func (env *Env) initCommand(c *cobra.Command) {
 		}
 		if err != nil {
 			return err
+		}
+		if dry.on {
+			if _, err := told.caddyfile(); err != nil {
+				return err
+			}
+			dry.would = "write " + initCaddyfile + " and " + initEnvFile + " in this folder, and make the first key with a wallet, unless it is there"
+			return dry.tell(c, jsonForm{})
 		}
 		// From here on it takes a moment, and is not interrupted.
 		return env.setUp(context.WithoutCancel(ctx), c, told)

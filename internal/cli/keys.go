@@ -177,6 +177,7 @@ func createKeyCommand(keys *asking) {
 	wallet := a.Flags().String("wallet", "", "wallet that it draws from, by id or address, or new for one of its own (default: the deployment's)")
 	parent := a.Flags().String("parent", "", "key whose budgets it shares, by id or label; it draws from that key's wallets")
 	exec := a.Flags().Bool("exec", false, "make another exec key in the place of a revoked one")
+	a.changes("make an API key")
 	a.jsonFlag(printsJSON)
 	limits := changeFlags(a.Command, nil)
 	a.runs(func([]string) error {

@@ -118,6 +118,7 @@ func (env *Env) limitsCommand(c *cobra.Command) {
 	reset := c.Flags().Bool("reset", false, "take all of the key's own limits away")
 	raise := c.Flags().String("for", "", "raise the numbers that other flags name for so long, such as 90m, 2h or 3d; off ends it")
 	file := c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
+	a.changes("change the limits of the key {}")
 	c.Args = cobra.MaximumNArgs(1)
 	c.ValidArgsFunction = env.keyIDs()
 	a.runs(func(args []string) error {
@@ -134,8 +135,10 @@ func (env *Env) limitsCommand(c *cobra.Command) {
 		case *reset && whole || (*reset || whole) && len(patch) > 0:
 			return errors.New("--reset and --json set everything: they go with no other change")
 		case *reset:
+			a.dry.would = "take all limits of its own away from the key {}"
 			method, action, body = http.MethodPut, "/policy", json.RawMessage("null")
 		case whole:
+			a.dry.would = "set all limits of its own of the key {}"
 			method, action = http.MethodPut, "/policy"
 			body, err = env.readPolicyFile(c, *file)
 		case len(patch) > 0:

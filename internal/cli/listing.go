@@ -57,7 +57,7 @@ func (l listing[T]) print(a *asking) error {
 	default:
 		out = a.newColumns(l.columns)
 	}
-	count, next := 0, ""
+	count, next, more := 0, "", false
 	for goOn := true; goOn; {
 		ask := cmp.Or(l.page, adminapi.MaxPage)
 		if a.most > 0 && l.keep == nil {
@@ -99,7 +99,8 @@ func (l listing[T]) print(a *asking) error {
 			}
 			out.row(cells(text, v)...)
 			if count == a.most {
-				if l.position != nil && i < len(rows)-1 {
+				more = i < len(rows)-1
+				if more && l.position != nil {
 					next = l.position(v)
 				}
 				break
@@ -113,7 +114,7 @@ func (l listing[T]) print(a *asking) error {
 		}
 		goOn = next != "" && (a.most == 0 || count < a.most)
 	}
-	if next != "" {
+	if next != "" || more {
 		say(a.Command, "there are more; --limit shows them")
 	}
 	if rows, is := out.(*jsonRows); is {

@@ -50,6 +50,7 @@ func (env *Env) migrateCommand(c *cobra.Command) {
 	dir := env.dataDirFlag(c)
 	from := c.Flags().String("from", "", "the store that is moved: bolt")
 	to := c.Flags().String("to", "", "the store that it is moved into: postgres")
+	dry := dryRunFlag(c)
 	Run(c, func(c *cobra.Command, _ []string) error {
 		if *from != "bolt" || *to != "postgres" {
 			return errors.New("a store moves one way: --from bolt --to postgres")
@@ -57,6 +58,13 @@ func (env *Env) migrateCommand(c *cobra.Command) {
 		m, err := env.mover(*dir)
 		if err != nil {
 			return err
+		}
+		if dry.on {
+			dry.would = "move everything of " + m.path + " into PostgreSQL, for ever"
+			if _, err := m.database(); err != nil {
+				return err
+			}
+			return dry.tellFile(c, m.path)
 		}
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -78,8 +86,8 @@ func (env *Env) mover(dir string) (*mover, error) {
 
 // databaseURL returns the address of the database that the environment names.
 func (env *Env) databaseURL() (string, error) {
-	if address := env.Getenv(databaseURLVariable); address != "" {
-		return address, nil
+	if address, err := env.secret(databaseURLVariable); address != "" || err != nil {
+		return address, err
 	}
 	file := env.Getenv(databaseURLFileVariable)
 	if file == "" {
@@ -154,6 +162,7 @@ The file of bbolt needs none of this: it knows that it is a backup.
 func (env *Env) restoreCommand(c *cobra.Command) {
 	taken := c.Flags().String("taken", "", "when the backup was taken, such as 2026-11-24T03:00:00Z (required)")
 	dir := env.dataDirFlag(c)
+	dry := dryRunFlag(c)
 	Run(c, func(c *cobra.Command, _ []string) (err error) {
 		at, err := time.Parse(time.RFC3339, *taken)
 		switch {
@@ -169,6 +178,10 @@ func (env *Env) restoreCommand(c *cobra.Command) {
 		database, err := m.database()
 		if err != nil {
 			return err
+		}
+		if dry.on {
+			dry.would = "tell the database that it was restored from a backup of " + when(at)
+			return dry.tell(c, jsonForm{})
 		}
 		s, err := pgstore.OpenRestored(c.Context(), database)
 		if err != nil {

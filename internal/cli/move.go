@@ -54,7 +54,8 @@ func (env *Env) moveCommand(c *cobra.Command) {
 	dir := env.dataDirFlag(c)
 	to := c.Flags().String("to", "", "a folder that is made, or a file that ends in .tar")
 	undo := c.Flags().Bool("undo", false, "take a retired folder back")
-	yes := c.Flags().BoolP("yes", "y", false, "do not ask")
+	yes := a.yesFlag()
+	a.dry.flag(c)
 	c.Flags().String("config", "", "configuration that is packed, with purser.env beside it (default: "+initCaddyfile+" in this folder)")
 	Run(c, func(c *cobra.Command, _ []string) (err error) {
 		r := &relocation{asking: a}
@@ -67,6 +68,10 @@ func (env *Env) moveCommand(c *cobra.Command) {
 		}
 		if r.mover, err = env.mover(*dir); err != nil {
 			return err
+		}
+		if *undo && a.dry.on {
+			a.dry.would = "take this folder back, if it is retired"
+			return a.dry.tell(c, a.json)
 		}
 		if *undo {
 			return r.takeBack(*yes)
@@ -91,7 +96,7 @@ func (r *relocation) move(ctx context.Context, yes bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if !yes {
+	if !yes || r.dry.on {
 		what := "This folder will never pay again; its purser moves to " + r.to + "."
 		if running != nil {
 			what = fmt.Sprintf("purser (pid %d) will stop. ", running.Process) + what
@@ -99,6 +104,10 @@ func (r *relocation) move(ctx context.Context, yes bool) (err error) {
 		if err := r.confirm(what, "nothing was moved"); err != nil {
 			return err
 		}
+	}
+	if r.dry.on {
+		r.dry.would = fmt.Sprintf("pack %d files and the database into %s, and retire this folder", len(r.list.parts), r.to)
+		return r.dry.tell(r.Command, r.json)
 	}
 	if running != nil {
 		if err := r.client.stop(ctx, running.Process); err != nil {

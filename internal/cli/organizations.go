@@ -45,6 +45,7 @@ func listOrganizations(a *asking) {
 
 func planCommand(organizations *asking) {
 	a := organizations.sub("plan ORG PLAN", "Moves an organization to another plan", planHelp, cobra.ExactArgs(2))
+	a.changes("move the organization {} to another plan")
 	a.jsonFlag(printsJSON)
 	a.runs(func(args []string) error {
 		plan, err := pay.ParsePlan(args[1])
@@ -54,6 +55,7 @@ func planCommand(organizations *asking) {
 		if err := checkID("ORG", args[0]); err != nil {
 			return err
 		}
+		a.dry.would = "move the organization {} to the plan " + args[1]
 		path := "/purser/organizations/" + url.PathEscape(args[0]) + "/plan"
 		body := adminapi.PlanChange{Plan: string(plan)}
 		return tell(a, http.MethodPut, path, body, func(t *table, o adminapi.Organization) {

@@ -56,7 +56,8 @@ func (env *Env) packingList(config, dir, database string) (l packingList, err er
 	} else {
 		l.note("the database is at %s, and was at %s: set %s, or leave it out", l.database, database, boltPathVariable)
 	}
-	l.packed = []string{database, boltstore.JournalPath(database)}
+	log := filepath.Join(l.data, startLog) // it stays
+	l.packed = []string{database, boltstore.JournalPath(database), log, log + earlierLog}
 	if err := l.addFolder(data, l.data); err != nil {
 		return l, err
 	}
@@ -122,8 +123,14 @@ func (l *packingList) addConfiguration(env *Env, config, base string) error {
 
 // addSecrets adds the files that variables name.
 func (l *packingList) addSecrets(env *Env, base string) {
+	if command := env.Getenv(environment.SecretsCommand); command != "" {
+		l.note("the command of %s must be on the new server as well: %s", environment.SecretsCommand, command)
+	}
 	for _, variable := range environment.Known() {
 		file := env.Getenv(variable)
+		if environment.ReferenceIn(file) == "file:" {
+			l.note("%s names a file that is not packed: %s", variable, file)
+		}
 		if !strings.HasSuffix(variable, fileSuffix) || file == "" {
 			continue
 		}

@@ -57,6 +57,7 @@ Programs that have it can neither pay nor read from now on. The present one goes
 func (env *Env) pauseCommand(c *cobra.Command) {
 	a := env.asks(c)
 	reason := a.reasonFlag()
+	a.changes("stop new payments of all keys")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		if strings.TrimSpace(*reason) == "" {
@@ -68,6 +69,7 @@ func (env *Env) pauseCommand(c *cobra.Command) {
 
 func (env *Env) resumeCommand(c *cobra.Command) {
 	a := env.asks(c)
+	a.changes("let payments of all keys begin again")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error { return tell(a, http.MethodPost, "/purser/resume", nil, writePause) })
 }
@@ -125,15 +127,16 @@ func keyPath(name string) string { return "/purser/keys/" + url.PathEscape(name)
 
 func stopKeyCommands(keys *asking) {
 	for _, stop := range []struct {
-		do          pay.Stop
-		short, long string
+		do                 pay.Stop
+		short, long, would string
 	}{
-		{pay.StopPause, "Stops new payments of a key", keysPauseHelp},
-		{pay.StopResume, "Lets a paused key pay again", keysPauseHelp},
-		{pay.StopRevoke, "Revokes a key for ever", keysRevokeHelp},
-		{pay.StopOverlap, "Stops the old secret of a key that was reissued with an overlap", keysEndOverlapHelp},
+		{pay.StopPause, "Stops new payments of a key", keysPauseHelp, "stop new payments of the key {}"},
+		{pay.StopResume, "Lets a paused key pay again", keysPauseHelp, "let the key {} pay again"},
+		{pay.StopRevoke, "Revokes a key for ever", keysRevokeHelp, "revoke the key {} for ever"},
+		{pay.StopOverlap, "Stops the old secret of a key that was reissued with an overlap", keysEndOverlapHelp, "stop the old secret of the key {}"},
 	} {
 		a := keys.sub(string(stop.do)+" KEY", stop.short, stop.long, cobra.ExactArgs(1))
+		a.changes(stop.would)
 		a.jsonFlag(printsJSON)
 		a.ValidArgsFunction = a.env.keyIDs()
 		var body adminapi.NewStop

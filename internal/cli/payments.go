@@ -118,6 +118,7 @@ func resolveCommand(payments *asking) {
 	oneOf(a.Command, "as", string(pay.Settled), string(pay.Void))
 	reason := a.Flags().String("reason", "", "how you know; it stays in the record")
 	transaction := a.Flags().String("transaction", "", "the transaction that moved the money, if it is known")
+	a.changes("close the payment {}")
 	a.jsonFlag(printsAmounts)
 	a.ValidArgsFunction = a.env.paymentIDs(url.Values{"state": {string(pay.Open)}})
 	a.runs(func(args []string) error {

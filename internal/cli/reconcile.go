@@ -36,6 +36,7 @@ func (env *Env) reconcileCommand(c *cobra.Command) {
 	a := env.asks(c)
 	wait := c.Flags().Bool("wait", false, "wait until payments are made again")
 	accept := c.Flags().Bool("accept-risk", false, "let payments resume without knowing what the chain does not tell")
+	a.changes("let payments resume without knowing what the chain does not tell")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		s, err := a.reconcileStatus(http.MethodGet, nil)

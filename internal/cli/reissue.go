@@ -29,6 +29,7 @@ func reissueKeyCommand(keys *asking) {
 	a := keys.sub("reissue KEY", "Gives a key a new secret", keysReissueHelp, cobra.ExactArgs(1))
 	overlap := a.Flags().String("overlap", "", "how long the old secret works beside the new one, such as 90m, 24h or 7d; up to 30d (default: it stops at once)")
 	yes := a.yesFlag()
+	a.changes("give the key {} a new secret")
 	a.jsonFlag(printsJSON)
 	a.ValidArgsFunction = a.env.keyIDs()
 	a.runs(func(args []string) error {

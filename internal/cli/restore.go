@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +28,7 @@ answers.
 
 func restoreWalletCommands(wallets *asking) {
 	a := wallets.sub("restore WALLET", "Undoes the deletion of a wallet", walletsRestoreHelp, cobra.ExactArgs(1))
+	a.changes("undo the deletion of the wallet {}")
 	a.jsonFlag(printsAmounts)
 	a.ValidArgsFunction = a.env.walletIDs("true")
 	a.runs(func(args []string) error {
@@ -43,7 +40,8 @@ func restoreWalletCommands(wallets *asking) {
 
 	d := wallets.sub("delete WALLET", "Hides a wallet and ends its use", walletsDeleteHelp, cobra.ExactArgs(1))
 	d.jsonFlag(printsAmounts)
-	yes := d.Flags().BoolP("yes", "y", false, "do not ask")
+	yes := d.yesFlag()
+	d.changes("hide the wallet {} and end its use")
 	d.ValidArgsFunction = d.env.walletIDs("")
 	d.runs(func(args []string) error {
 		if err := checkID("WALLET", args[0]); err != nil {
@@ -54,24 +52,13 @@ func restoreWalletCommands(wallets *asking) {
 			return err
 		}
 		if !*yes && w.Deleted.IsZero() {
-			if err := confirmDelete(d.Command, w); err != nil {
+			question := fmt.Sprintf("Delete the wallet %s (%s)? %s", w.ID, walletCells(w)[3], use(w))
+			if err := d.confirm(question, "nothing was deleted"); err != nil {
 				return err
 			}
 		}
 		return tell(d, http.MethodDelete, walletPath(w.ID), nil, writeWallet) // the one that was confirmed
 	})
-}
-
-func confirmDelete(c *cobra.Command, w adminapi.Wallet) error {
-	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Delete the wallet %s (%s)? %s Type yes: ", label(w.ID), label(walletCells(w)[3]), label(use(w)))
-	answer, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), 1024)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was deleted; --yes answers the question")
-	}
-	return nil
 }
 
 // use says what is in a wallet, and who draws from it.

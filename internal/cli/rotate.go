@@ -68,16 +68,19 @@ func (env *Env) rotateCommand(c *cobra.Command) {
 	a.runs(func([]string) error { return tell(a, http.MethodGet, "/purser/rotation", nil, writeRotation) })
 
 	data := a.sub("data-key", "Seals all secrets with a new data key", rotateDataHelp, cobra.NoArgs)
+	data.changes("seal all secrets with a new data key")
 	data.jsonFlag(printsJSON)
 	data.runs(func([]string) error { return data.rotateDataKey() })
 
 	master := a.sub("master-key", "Replaces the master key", rotateMasterHelp, cobra.NoArgs)
 	next := master.Flags().String("new-key-file", "", "file with the next master key, where the one in force is configured")
+	master.changes("replace the master key")
 	master.jsonFlag(printsJSON)
 	master.runs(func([]string) error { return master.rotateMasterKey(*next) })
 
 	authority := a.sub("authority", "Replaces the root that opens HTTPS", rotateAuthorityHelp, cobra.NoArgs)
 	finish := authority.Flags().Bool("finish", false, "let the next root sign, and remove the old one")
+	authority.changes("replace the root that opens HTTPS")
 	authority.jsonFlag(printsJSON)
 	authority.runs(func([]string) error {
 		return tell(authority, http.MethodPost, "/purser/rotation/authority", adminapi.RotateAuthority{Finish: *finish}, writeRotation)

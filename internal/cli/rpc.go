@@ -32,8 +32,10 @@ func (env *Env) rpcCommand(c *cobra.Command) {
 	a.runs(func([]string) error { return tell(a, http.MethodGet, "/purser/rpc", nil, writeRPC) })
 
 	trust := a.sub("trust NETWORK", "Forgets a network's block and trusts the RPC anew", rpcTrustHelp, cobra.ExactArgs(1))
+	trust.changes("forget the block of a network, and take the next one on trust")
 	trust.jsonFlag(printsJSON)
 	trust.runs(func(args []string) error {
+		trust.dry.would = "forget the block of " + args[0] + ", and take the next one on trust"
 		return tell(trust, http.MethodPost, "/purser/rpc/trust", adminapi.TrustRPC{Network: args[0]}, writeRPC)
 	})
 }

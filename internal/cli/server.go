@@ -88,6 +88,8 @@ func (env *Env) Wrap(c *cobra.Command) {
 	case "start": // its child is a run, which reads them
 		env.own(c, "Starts the server in the background", startHelp)
 		envfileFlag(c)
+		c.SilenceErrors = true // they are told here
+		c.RunE = func(c *cobra.Command, args []string) error { return env.startServer(c, args, work) }
 	case "run":
 		env.own(c, "Starts the server in this terminal", runHelp)
 		env.wrap(c, func(c *cobra.Command, args []string) error { return env.runServer(c, args, work) })
@@ -148,13 +150,6 @@ status is 1.
 
 --watch reads the configuration again whenever it changes, but not the variables: it is for
 trying things out. --environ prints all variables first, also those with secrets.`
-
-const startHelp = `
-Starts purser as 'purser run' does, and returns when it serves or has failed. It is for
-trying things out: services are for service managers, which start 'purser run'.
-
-    $ purser start
-    $ purser stop`
 
 const validateHelp = `
 Makes all of a configuration without starting it, with the variables of purser.env beside it

@@ -27,12 +27,13 @@ repeats of these are served.
     $ purser wallets unshare 0199… --with research`
 
 func shareWalletCommands(wallets *asking) {
-	for _, c := range []struct{ name, short, long string }{
-		{"share", "Lets keys draw from a wallet, or lists those that do", walletsShareHelp},
-		{"unshare", "Takes a shared wallet back from keys", walletsUnshareHelp},
+	for _, c := range []struct{ name, short, long, would string }{
+		{"share", "Lets keys draw from a wallet, or lists those that do", walletsShareHelp, "let keys draw from the wallet {}"},
+		{"unshare", "Takes a shared wallet back from keys", walletsUnshareHelp, "take the wallet {} back from keys"},
 	} {
 		a := wallets.sub(c.name+" WALLET --with KEY", c.short, c.long, cobra.ExactArgs(1))
 		with := a.Flags().StringSlice("with", nil, "keys, by id or label, or exec; several with commas, or with the flag again")
+		a.changes(c.would)
 		a.jsonFlag(printsAmounts)
 		a.ValidArgsFunction = a.env.walletIDs("")
 		a.runs(func(args []string) error {

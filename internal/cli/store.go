@@ -133,7 +133,13 @@ func (env *Env) masterKeyBeside(path string) vault.Source {
 	if _, err := os.Stat(generated); err != nil && value == "" && file == "" {
 		return nil
 	}
-	return vault.From(value, file, generated)
+	return func(fresh bool) (vault.MasterKey, error) {
+		value, err := env.secret(masterKeyVariable)
+		if err != nil {
+			return vault.MasterKey{}, err
+		}
+		return vault.From(value, file, generated)(fresh)
+	}
 }
 
 func writeCheck(t *table, a CheckAnswer) {
@@ -370,11 +376,16 @@ stopped, the database is the old one or the new one.
 
 func (env *Env) compactCommand(c *cobra.Command) {
 	dir := env.dataDirFlag(c)
+	dry := dryRunFlag(c)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
 		path, err := env.databasePath(*dir, args)
 		if err != nil {
 			return err
+		}
+		if dry.on {
+			dry.would = "check " + path + ", and rewrite it without the space that is free in it"
+			return dry.tellFile(c, path)
 		}
 		before, after, err := boltstore.Compact(c.Context(), path)
 		if err != nil {

@@ -114,6 +114,15 @@ func (env *Env) Variables() []string {
 	return environment.References(file)
 }
 
+// secret returns the value of a variable, or the secret that it refers to.
+func (env *Env) secret(name string) (string, error) {
+	value, err := environment.Secret(env.Getenv, env.Getenv(name))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return value, nil
+}
+
 // unknown warns of variables that do nothing. config is the path of the configuration, which may
 // have names of its own.
 func (env *Env) unknown(config string) []string {

@@ -119,6 +119,7 @@ func createWalletCommand(wallets *asking) {
 	a := wallets.sub("create --key ID", "Makes a wallet for a key", walletsCreateHelp, cobra.NoArgs)
 	a.keyFlag("whose wallet: id or label of the key, or exec")
 	network := a.networkFlag("network of the wallet")
+	a.changes("make a wallet for the key {}")
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		if a.key == "" {

@@ -57,6 +57,7 @@ func (env *Env) webhooksCommand(c *cobra.Command) {
 	lists(a.list("Lists destinations, as 'purser webhooks' does"))
 
 	test := a.sub("test [NAME]", "Sends a test notice now", webhooksTestHelp, cobra.MaximumNArgs(1))
+	test.changes("send a test notice now")
 	test.jsonFlag(printsJSON)
 	test.runs(func(args []string) error {
 		var want adminapi.TestWebhooks
@@ -79,6 +80,7 @@ func (env *Env) webhooksCommand(c *cobra.Command) {
 	replay := a.sub("replay NAME", "Sends notices again", webhooksReplayHelp, cobra.ExactArgs(1))
 	since := replay.Flags().String("since", "", "from this long ago on: 90m, 2h, 3d")
 	from := replay.Flags().Uint64("from", 0, "from this number on")
+	replay.changes("send notices again to {}")
 	replay.jsonFlag(printsJSON)
 	replay.runs(func(args []string) error {
 		want := adminapi.ReplayWebhook{From: *from}

@@ -60,6 +60,7 @@ func withdrawCommand(wallets *asking) {
 	a.Flags().BoolVar(&want.Again, "again", false, "make another one although an equal one has settled")
 	a.Flags().BoolVar(&want.SignOnly, "sign-only", false, "print the signed transfer and do not send it")
 	yes := a.yesFlag()
+	a.changes("move money out of the wallet {}")
 	a.jsonFlag(printsAmounts)
 	a.runs(func(args []string) error {
 		if err := checkWithdrawal(args[0], *amount, &want); err != nil {
@@ -219,10 +220,17 @@ var authorizationColumns = []column{
 }
 
 // yesFlag adds the flag that answers the question before money moves.
-func (a *asking) yesFlag() *bool { return a.Flags().BoolP("yes", "y", false, "do not ask") }
+func (a *asking) yesFlag() *bool {
+	a.yes = a.Flags().BoolP("yes", "y", false, "do not ask")
+	return a.yes
+}
 
-// confirm asks whether to go on. It fails, and says what was not done, unless the answer is yes.
+// confirm asks whether to go on. It fails, and says what was not done, unless the answer is yes. A dry run asks nothing.
 func (a *asking) confirm(question, undone string) error {
+	if a.dry.on {
+		a.dry.question = question
+		return nil
+	}
 	_, _ = fmt.Fprintf(a.ErrOrStderr(), "%s Type yes: ", label(question))
 	answer, err := bufio.NewReader(io.LimitReader(a.InOrStdin(), 1024)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -297,6 +297,16 @@ func All() []Reason {
 			Operator:  "`purser payments --state refused`, then `purser payments show ID`, have the facilitator's words",
 		},
 		{
+			Word: "no-facilitator", Group: Unsent, Codes: codes{pay.CodeNoFacilitator}, Why: "purser is to settle the payment, and has no facilitator: none has refused anything",
+			Developer: "pay with `\"settlement\":\"seller\"`, which needs none",
+			Operator:  "set `PURSER_FACILITATOR_URL`, or `PURSER_SETTLEMENT=seller` for all",
+		},
+		{
+			Word: "seller-settles", Group: Unsent, Codes: codes{pay.CodeSellerSettles}, Why: "the seller settles payments itself: it says that the authorization which purser settled is used already",
+			Developer: "pay with `\"settlement\":\"seller\"`; the detail names the earlier payment",
+			Operator:  "nothing, or `PURSER_SETTLEMENT=seller` for all; the earlier payment has moved its money",
+		},
+		{
 			Word: "facilitator-silent", Group: Unsent, Codes: codes{pay.CodeSilent}, Why: "your facilitator did not answer, or gave no verdict: it has refused nothing",
 			Developer: "send the same call again a little later: it goes on with the same payment, if there is one",
 			Operator:  "`purser status` says since when the facilitator is down; wait, set another `PURSER_FACILITATOR_URL`, or let sellers settle",

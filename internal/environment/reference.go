@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -56,6 +57,12 @@ func CheckReferences(written, value string) error {
 	}
 	return nil
 }
+
+// placeholder is a value that is nothing but one reference.
+var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
+
+// Placeholder reports whether an option is nothing but one reference.
+func Placeholder(written string) bool { return placeholder.MatchString(written) }
 
 func readable(path string) error {
 	f, err := os.Open(path) //nolint:gosec // the operator's own file

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/options"
 	"github.com/purserpay/purser/x402"
 )
@@ -57,9 +58,15 @@ func (e *examination) rpcOf(n x402.Network, first bool) (url, variable string, e
 	return url, variable, err
 }
 
+// errReference reports a reference to a secret, which the server resolves and an examination does not.
+var errReference = errors.New("is a reference to a secret, and only purser itself resolves it: purser status tells of the RPC")
+
 // secret reads an option that may be in a file.
 func (e *examination) secret(given, file options.Text, variable string) (string, error) {
-	if v := e.value(given, variable, ""); v != "" {
+	switch v := e.value(given, variable, ""); {
+	case environment.ReferenceIn(v) != "":
+		return "", fmt.Errorf("%s %w", variable, errReference)
+	case v != "":
 		return v, nil
 	}
 	path := e.value(file, variable+"_FILE", "")
@@ -76,6 +83,8 @@ func (e *examination) secret(given, file options.Text, variable string) (string,
 func (e *examination) network(ctx context.Context, n x402.Network, first bool) []Finding {
 	url, variable, err := e.rpcOf(n, first)
 	switch {
+	case errors.Is(err, errReference):
+		return one("rpc", OK, "", "%s: not asked: %v", n.Name, err)
 	case err != nil:
 		return one("rpc", Fail, "", "%s: %v", n.Name, err)
 	case url == "":
