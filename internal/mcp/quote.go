@@ -50,12 +50,11 @@ func addQuote(s *sdk.Server, o Options) {
 			return nil, nil, err
 		}
 		method := strings.ToUpper(cmp.Or(in.Method, map[bool]string{true: http.MethodPost}[in.Body != ""], http.MethodGet))
-		asked, err := (*agent.Quote)(nil), error(nil)
+		ask := func() (*agent.Quote, error) { return c.DryRun(ctx, method, target, in.Body) }
 		if in.Tool != "" {
-			asked, err = c.DryRunTool(ctx, target, in.Tool, in.Body)
-		} else {
-			asked, err = c.DryRun(ctx, method, target, in.Body)
+			ask = func() (*agent.Quote, error) { return c.DryRunTool(ctx, target, in.Tool, in.Body) }
 		}
+		asked, err := ask()
 		if err != nil {
 			return nil, nil, err
 		}
