@@ -15,10 +15,10 @@ import (
 	"github.com/purserpay/purser/internal/environment"
 )
 
-// reading lists the commands that change nothing, apart from files that they are given a name for. exec and mcp act for agents.
+// reading lists the commands that change nothing, apart from files that they are given a name for. exec, mcp and mcp run act for agents.
 var reading = []string{
 	"approvals", "approvals list", "approvals show", "archive", "audit", "backup", "check", "declined", "doctor", "env", "exec", "export",
-	"keys", "keys list", "keys show", "mcp", "organizations", "organizations list", "payments", "payments dispute", "payments list", "payments show",
+	"keys", "keys list", "keys show", "mcp", "mcp run", "organizations", "organizations list", "payments", "payments dispute", "payments list", "payments show",
 	"quote", "rotate", "rpc", "spend", "statement", "status", "tail", "wallets", "wallets authorizations", "wallets list",
 	"webhooks", "webhooks events", "webhooks list",
 }
