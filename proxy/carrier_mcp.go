@@ -54,7 +54,7 @@ var _ carrier = (*mcpCarrier)(nil)
 // carrierOf returns the carrier of a call whose request has been answered.
 func (t *Transport) carrierOf(req *http.Request, call *Call, resp *http.Response) carrier {
 	if call.carrier == nil {
-		if !mayAsk(resp) { // a further attempt may be answered in another way
+		if !mayAsk(req, resp) { // a further attempt may be answered in another way
 			return t.carrier
 		}
 		call.carrier = t.carrier
@@ -67,7 +67,10 @@ func (t *Transport) carrierOf(req *http.Request, call *Call, resp *http.Response
 }
 
 // mayAsk reports whether an answer may be one to a call of MCP that asks for money.
-func mayAsk(resp *http.Response) bool {
+func mayAsk(req *http.Request, resp *http.Response) bool {
+	if methodOf(req) != http.MethodPost {
+		return false
+	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return resp.StatusCode == http.StatusOK && (kind == "application/json" || kind == eventStream) || resp.StatusCode == http.StatusPaymentRequired
 }
@@ -76,7 +79,7 @@ func mayAsk(resp *http.Response) bool {
 func (c *Call) readToolCall(req *http.Request) *toolcall.Call {
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	accepted := strings.ToLower(strings.Join(req.Header.Values("Accept"), ","))
-	if methodOf(req) != http.MethodPost || kind != "application/json" || req.Header.Get("Content-Encoding") != "" ||
+	if kind != "application/json" || req.Header.Get("Content-Encoding") != "" ||
 		!strings.Contains(accepted, "application/json") || !strings.Contains(accepted, eventStream) {
 		return nil
 	}
@@ -89,8 +92,8 @@ func (c *Call) readToolCall(req *http.Request) *toolcall.Call {
 
 const eventStream = "text/event-stream"
 
-// arrived reads on in an answer as far as it tells what it asks for. For an unpaid call it keeps all
-// that for the client. late hears the answer to a paid call that comes behind other messages, and returns what the
+// arrived reads on in an answer as far as it tells what it asks for. For an unpaid call it keeps all that for the client. late
+// hears the answer to a paid call that comes behind other messages, and returns what the
 // client gets in its place, nil for the answer itself; a nil late means that the call is unpaid.
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
 	c.said, c.waits, c.ids = toolcall.Answer{}, late != nil, nil // a redirect, a page and an empty body are no answers
@@ -252,7 +255,7 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 	filter.look = func(e event) []byte {
 		if hears(e) {
 			if told := late(c.heard(p)); told != nil {
-				return c.event(told)
+				return c.event(*told)
 			}
 		}
 		return e.raw
@@ -276,9 +279,9 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 	return filter
 }
 
-// event returns an event that refuses the call, in the place of the server's answer.
-func (c *mcpCarrier) event(p *problem) []byte {
-	return append(append([]byte("event: message\ndata: "), c.refuses(p.Error, p.Reason, p)...), "\n\n"...)
+// event returns an event that tells of a problem, in the place of the server's answer.
+func (c *mcpCarrier) event(p problem) []byte {
+	return append(append([]byte("event: message\ndata: "), c.problem(p)...), "\n\n"...)
 }
 
 func (c *mcpCarrier) asks(resp *http.Response) bool {
@@ -366,13 +369,13 @@ func (c *mcpCarrier) lastEvent(resp *http.Response) *lastEvent {
 func (c *mcpCarrier) came() bool { return !c.waits }
 
 func (c *mcpCarrier) own(req *http.Request, resp *http.Response, p problem) {
-	c.tell(req, resp, c.refuses(p.Error, p.Reason, p))
+	c.tell(req, resp, c.problem(p))
 }
 
 func (c *mcpCarrier) withhold(req *http.Request, resp *http.Response, p problem, told string) {
 	mark(req, resp.Header, p.Reason, told, told)
 	neverStored(resp.Header)
-	c.tell(req, resp, c.refuses(p.Error, p.Reason, p))
+	c.tell(req, resp, c.problem(p))
 }
 
 // tell gives the client an answer to its call in the place of the seller's.
@@ -382,6 +385,12 @@ func (c *mcpCarrier) tell(req *http.Request, resp *http.Response, answer []byte)
 	resp.Header.Del("WWW-Authenticate")
 	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
 	setBody(req, resp, json.RawMessage(answer))
+}
+
+// problem makes an answer to the call that tells of a problem, and what to do about it.
+func (c *mcpCarrier) problem(p problem) []byte {
+	p.Do = declines.Do(p.Reason)
+	return c.refuses(p.Error, p.Reason, p)
 }
 
 // refuses makes an answer to the call with words for the model, and details for its program.

@@ -269,7 +269,8 @@ func TestToolAsksAgain(t *testing.T) {
 				return must(json.Marshal(result))
 			}
 			got, a := w.callTool(s, "1")
-			if !got.Result.IsError || got.Text() == "" || strings.Contains(a.Text, "accepts") || !strings.Contains(got.Text(), "invalid_payload") {
+			if !got.Result.IsError || got.Text() == "" || strings.Contains(a.Text, "accepts") || !strings.Contains(got.Text(), "invalid_payload") ||
+				!strings.Contains(string(got.Result.Meta["purser/declined"]), `"do":`) {
 				t.Errorf("%s", a.Text)
 			}
 			s.Expect(1, 1, 1)

@@ -105,16 +105,16 @@ func (t *toolCalls) resumable(req *http.Request, call *Call) []cutCall {
 	})
 }
 
-// resume looks for answers to paid calls in a stream that goes on with an earlier one. It is the call's:
-// once the client has it, the payment is answered.
+// resume looks for answers to paid calls in a stream that goes on with an earlier one. Once the client has such an
+// answer, the payment of its call is answered.
 func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
+	cut := t.calls.resumable(req, call)
+	if len(cut) == 0 {
+		return
+	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body, is := resp.Body.(*watched)
 	if !is || resp.StatusCode != http.StatusOK || kind != eventStream || resp.Header.Get("Content-Encoding") != "" {
-		return
-	}
-	cut := t.calls.resumable(req, call)
-	if len(cut) == 0 {
 		return
 	}
 	body.ReadCloser = rejoined{&eventFilter{from: newEventReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
@@ -145,10 +145,10 @@ func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, 
 		if carrier.said.Terms == nil {
 			return nil
 		}
-		return carrier.event(&problem{Error: "The seller asks again for what was paid before; repeat the same request", Reason: DeclinedOpen})
+		return carrier.event(problem{Error: "The seller asks again for what was paid before; repeat the same request", Reason: DeclinedOpen})
 	}
 	if told := t.hearLate(req, call, m, resp, carrier.heard(m.wire)); told != nil {
-		return carrier.event(told)
+		return carrier.event(*told)
 	}
 	call.mu.Lock()
 	defer call.mu.Unlock()

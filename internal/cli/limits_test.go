@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // not each system has zones
 
 	"github.com/spf13/cobra"
 )
@@ -156,7 +157,7 @@ func TestReadUntil(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
-		t.Skip("this machine knows no zones: ", err)
+		t.Fatal(err)
 	}
 	now := time.Date(2026, 10, 24, 17, 30, 0, 0, berlin)
 	for text, want := range map[string]string{
