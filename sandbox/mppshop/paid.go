@@ -2,7 +2,9 @@ package mppshop
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -134,8 +136,24 @@ func losses() []Play {
 	}
 }
 
+// redirect leads to the shop by another name, which is another origin.
 func redirect(v *visit, _ *sale) {
-	v.w.Header().Set("Location", v.o.Elsewhere+"/"+caught)
+	scheme, name := "http", "127.0.0.1"
+	if v.r.TLS != nil {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(v.r.Host)
+	if err != nil {
+		host = v.r.Host
+	}
+	if host == name {
+		name = "localhost"
+	}
+	if port != "" {
+		name = net.JoinHostPort(name, port)
+	}
+	before := strings.TrimSuffix(v.r.RequestURI, v.r.URL.RequestURI()) // what a mux has taken from the path
+	v.w.Header().Set("Location", scheme+"://"+name+before+"/"+caught)
 	v.w.WriteHeader(http.StatusTemporaryRedirect)
 }
 

@@ -39,8 +39,6 @@ type Options struct {
 	Realm string
 	// Validity of a challenge. Default: five minutes.
 	Validity time.Duration
-	// Elsewhere is the base URL of another origin that the same Shop serves, for redirects.
-	Elsewhere string
 	// Seed makes the plays by chance repeat. Default: by chance.
 	Seed uint64
 	// Now is the clock. Default: time.Now.

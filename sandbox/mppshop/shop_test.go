@@ -303,8 +303,7 @@ func (b *buyer) buy(place string) (last answer) {
 // Each play ends as it says for a buyer who sends one credential.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	far := open(t, mppshop.Options{})
-	s := open(t, mppshop.Options{Elsewhere: far.url})
+	s := open(t, mppshop.Options{})
 	var all sync.WaitGroup // all at once, because they can share blocks
 	defer all.Wait()
 	for _, p := range mppshop.Plays() {
@@ -449,6 +448,23 @@ func TestRefusals(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A redirect leads to another origin, which counts the credentials that come along.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	s := open(t, mppshop.Options{})
+	last := newBuyer(t, s.url+"/redirect").buy("")
+	to := last.header.Get("Location")
+	if last.status != http.StatusTemporaryRedirect || to != strings.Replace(s.url, "127.0.0.1", "localhost", 1)+"/caught" {
+		t.Errorf("%+v", last)
+	}
+	if got, err := (&buyer{t: t, to: s.url + "/caught", head: http.Header{}}).ask("Payment-Authorization", "Payment x"); err != nil || got.status != http.StatusOK {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := s.Count("/caught").Caught; n != 1 {
+		t.Errorf("%d", n)
 	}
 }
 
