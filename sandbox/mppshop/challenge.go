@@ -119,11 +119,18 @@ func (v *visit) terms() object {
 	}
 }
 
-// fresh is a challenge for the shop's own offer, without an id.
+// fresh is a challenge for the shop's own offer, without an id. Its end is that of no other, so that its id is unique.
 func (v *visit) fresh() challenge {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	end := v.o.Now().Add(v.o.Validity).Truncate(time.Millisecond)
+	if !end.After(v.end) {
+		end = v.end.Add(time.Millisecond)
+	}
+	v.end = end
 	return challenge{
 		Realm: v.o.Realm, Method: methodEVM, Intent: intentCharge, Request: requestOf(v.terms()), Description: "A good of the sandbox",
-		Expires: stamp(v.o.Now().Add(v.o.Validity)),
+		Expires: stamp(end), newer: v.o.Newer,
 	}
 }
 

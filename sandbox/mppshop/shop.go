@@ -39,6 +39,8 @@ type Options struct {
 	Realm string
 	// Validity of a challenge. Default: five minutes.
 	Validity time.Duration
+	// Newer makes the nonce that of newer sellers.
+	Newer bool
 	// Seed makes the plays by chance repeat. Default: by chance.
 	Seed uint64
 	// Now is the clock. Default: time.Now.
@@ -74,6 +76,7 @@ type Shop struct {
 	late   sync.WaitGroup
 
 	mu      sync.Mutex
+	end     time.Time // of the newest challenge
 	chance  *mrand.Rand
 	issued  map[echoed]challenge
 	sales   map[string]*sale  // by text of the credential
