@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/strictjson"
@@ -33,9 +35,12 @@ const (
 
 // Challenge is one offer of a seller.
 type Challenge struct {
-	// Parameters hold all parameters in their order, with names in lower case. The credential echoes them.
+	// Parameters hold all parameters in their order, with names in lower case.
 	Parameters []Parameter
 }
+
+// echoed lists the parameters that a credential repeats: those that official clients know.
+var echoed = []string{"id", "realm", "method", "intent", "request", "description", "digest", "expires", "header", "opaque"}
 
 // Parameter is one parameter of a challenge. Its value is text: HTTP has bytes of Latin-1 there.
 type Parameter struct{ Name, Value string }
@@ -187,9 +192,9 @@ func (s *scanner) value() (string, error) {
 			if s.at++; s.at == len(s.text) {
 				return "", errors.New("a quoted string does not end")
 			}
-			if r, ok := escaped(s.text[s.at:]); ok {
+			if r, n := escaped(s.text[s.at:]); n > 0 {
 				value = utf8.AppendRune(value, r)
-				s.at += len(`uXXXX`) - 1
+				s.at += n - 1
 			} else {
 				value = utf8.AppendRune(value, rune(s.text[s.at]))
 			}
@@ -200,19 +205,25 @@ func (s *scanner) value() (string, error) {
 	return "", errors.New("a quoted string does not end")
 }
 
-// escaped reads uXXXX at the beginning of a text.
-func escaped(text string) (r rune, ok bool) {
-	if len(text) < len("uXXXX") || text[0] != 'u' {
-		return 0, false
-	}
-	for _, c := range []byte(text[1:5]) {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20)
-		if digit < 0 {
+// escaped reads uXXXX at the beginning of a text, and its second half if that is one. n is 0 for another text.
+func escaped(text string) (r rune, n int) {
+	unit := func(text string) (rune, bool) {
+		if len(text) < len("uXXXX") || text[0] != 'u' {
 			return 0, false
 		}
-		r = r<<4 | rune(digit)
+		code, err := strconv.ParseUint(text[1:5], 16, 16)
+		return rune(code), err == nil
 	}
-	return r, true
+	r, ok := unit(text)
+	if !ok {
+		return 0, 0
+	}
+	if utf16.IsSurrogate(r) && strings.HasPrefix(text[5:], `\`) {
+		if low, ok := unit(text[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+			return utf16.DecodeRune(r, low), 2*len("uXXXX") + 1
+		}
+	}
+	return r, len("uXXXX")
 }
 
 // latin returns bytes of Latin-1 as text.
