@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
+	"github.com/purserpay/purser/x402"
 )
 
 // problem is the JSON body of every answer of purser's own.
@@ -160,10 +162,20 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		resp.Header.Set(HeaderDetail, printable(told))
 	}
 	if d.open {
+		m.readPage(resp, min(bodyPatience, t.patience))
 		m.unanswered()
 	}
 	m.ending(resp)
 	return resp
+}
+
+// readPage reads an answer that is no stream while its payment can still take the evidence of it. Words were read before.
+func (m *memo) readPage(resp *http.Response, patience time.Duration) {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	short := resp.ContentLength > 0 && resp.ContentLength <= x402.MaxChallengeBytes || resp.ContentLength < 0 && kind == "text/html"
+	if _, unread := resp.Body.(*watched); unread && short && m.tail == nil {
+		readWhole(resp, patience)
+	}
 }
 
 // ending has the attempt hear of the last of an answer before the door writes that. A client may have it and ask for
