@@ -102,8 +102,8 @@ func TestAnswersAreHashed(t *testing.T) {
 	}
 }
 
-// A client leaves in the middle. The payment has the hash of what had come, until a repeat brings all of the answer. What
-// the seller answers later under the same Idempotency-Key changes nothing.
+// A client leaves in the middle. The payment has the hash of what had come, until a repeat brings all of the answer. Later
+// answers under the same Idempotency-Key change nothing.
 func TestCutAnswersAreHashed(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, a way) {
