@@ -271,6 +271,9 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	if p.Detail != "" {
 		told += ": " + p.Detail
 	}
+	if p.Do == nil {
+		p.Do = declines.Do(p.Reason)
+	}
 	rephrase(req, status, told)
 	resp := &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
@@ -394,8 +397,8 @@ type sdkError struct {
 	Code    json.RawMessage `json:"code,omitempty"` // the reason
 }
 
-// forSDK returns a body of ours as a client's SDK understands it: the text of "error" becomes an object.
-// All other clients get the text.
+// forSDK returns a body of ours as a client's SDK understands it: the text of "error" becomes an object, with all that its
+// user has to know in the message. All other clients get the text.
 func forSDK(h http.Header, body []byte) []byte {
 	if h.Get(headerSDK) == "" {
 		return body
@@ -406,6 +409,17 @@ func forSDK(h http.Header, body []byte) []byte {
 	)
 	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["error"], &text) != nil {
 		return body
+	}
+	var (
+		detail string
+		do     declines.Advice
+	)
+	_, _ = json.Unmarshal(members["detail"], &detail), json.Unmarshal(members["do"], &do) // a body may have neither
+	if detail != "" && !strings.Contains(text, detail) {
+		text += ": " + detail
+	}
+	if do.Developer != "" {
+		text += ". " + do.Developer
 	}
 	var err error
 	if members["error"], err = plainjson.Marshal(sdkError{text, "purser", members["reason"]}); err != nil {
