@@ -216,8 +216,8 @@ func Moved(path string) error {
 	if err != nil {
 		return nil //nolint:nilerr // there is none, a purser has it, or it is no store
 	}
-	defer bolt.Close()
-	if err := checkMark(bolt); errors.Is(err, move.ErrMoved) || errors.Is(err, move.ErrUnderWay) {
+	err = errors.Join(checkMark(bolt), bolt.Close())
+	if errors.Is(err, move.ErrMoved) || errors.Is(err, move.ErrUnderWay) {
 		return err
 	}
 	return nil

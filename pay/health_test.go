@@ -35,7 +35,7 @@ func (c *deadChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, o
 	return c.Chain.Balance(ctx, n, a, owner)
 }
 
-// Whoever looks at an RPC that has died or come back is told so by the first look, and not by the one after it. Payments
+// A person who looks at an RPC that has died or come back is told so by the first look, and not by the one after it. Payments
 // that failed to ask it count, although the RPC was remembered as good.
 func TestHealthTellsOfNow(t *testing.T) {
 	t.Parallel()
