@@ -8,10 +8,11 @@ import (
 	"github.com/purserpay/purser/internal/declines"
 )
 
-// Declined tells of requests of a key that were not paid, for one reason at one host.
+// Declined tells of requests of a key that were not paid, for one reason at one host, or for one tool.
 type Declined struct {
 	Reason   string `json:"reason"`
 	Host     string `json:"host"`
+	Tool     string `json:"tool,omitempty"` // such as mcp://api.example.com/tool/get_weather
 	KeyID    string `json:"key_id"` // "": no key
 	KeyLabel string `json:"key_label,omitempty"`
 	Count    int    `json:"count"`
@@ -54,8 +55,9 @@ func (p *Purser) declined(r *http.Request) (any, error) {
 	}
 	answer := DeclinedList{make([]Declined, len(list))}
 	for i, d := range list {
+		host, tool := d.Place()
 		answer.Declined[i] = Declined{
-			Reason: d.Reason, Host: d.Host, KeyID: d.KeyID, Count: d.Count, First: d.First, Last: d.Last, Task: d.Task,
+			Reason: d.Reason, Host: host, Tool: tool, KeyID: d.KeyID, Count: d.Count, First: d.First, Last: d.Last, Task: d.Task,
 			Detail: d.Detail, Do: declines.Do(d.Reason),
 		}
 		if d.Price != nil {
