@@ -20,14 +20,14 @@ type filter struct {
 	payee *x402.Address // of Payee, if that is one
 }
 
-// maxHost bounds what is typed for a host or a tool, in characters.
-const maxHost = 1000
+// Bounds of what is typed, in characters: for a host, and for a host or a tool.
+const maxHost, maxPlace = 260, 1000
 
 // filterOf reads the query of a page. It never fails: the page shows a problem beside its field.
 func filterOf(q url.Values, now time.Time) filter {
 	f := filter{period: periodOf(q, now)}
 	f.KeyID, f.State = q.Get("key"), q.Get("state")
-	f.Host = cut(strings.TrimSpace(q.Get("host")), maxHost)
+	f.Host = cut(strings.TrimSpace(q.Get("host")), maxPlace)
 	if f.Task = strings.TrimSpace(q.Get("task")); f.Task != "" && !policy.ValidTask(f.Task) {
 		f.Task = cut(f.Task, 64)
 		f.wrong["task"] = &wrong{Field: "task", Text: "A task has 1 to 64 of the characters A-Z a-z 0-9 . _ -"}

@@ -15,8 +15,8 @@ type Declined struct {
 	Day    time.Time // its beginning
 	Reason string    // a word, that of the rule where a rule declined; or RestName
 	// Host is that of payments, or what was asked for there, as [policy.ToolOf] writes it; or RestName.
-	Host string
-	Count  int
+	Host  string
+	Count int
 	// First and Last are the times of the first and the last of them.
 	First, Last time.Time
 	// Price, Task and Detail are those of the last one. A Price of nil is not known.

@@ -13,7 +13,7 @@ type Declined struct {
 	Reason   string `json:"reason"`
 	Host     string `json:"host"`
 	Tool     string `json:"tool,omitempty"` // such as mcp://api.example.com/tool/get_weather
-	KeyID    string `json:"key_id"` // "": no key
+	KeyID    string `json:"key_id"`         // "": no key
 	KeyLabel string `json:"key_label,omitempty"`
 	Count    int    `json:"count"`
 	// First and Last are the times of the first and the last of them. Task, Price and Detail are those of the last.

@@ -247,8 +247,8 @@ func (t *Tally) NotCompared(name WalletName, why string) { t.wallet(name).Why = 
 // OpenPayment is a payment that may have moved its money, and is not booked.
 type OpenPayment struct {
 	ID, Host, Tool string
-	To       x402.Address
-	Amount   money.Amount
+	To             x402.Address
+	Amount         money.Amount
 }
 
 // Statement ends the tally. Wallets without money and bookings are left out.
