@@ -52,15 +52,17 @@ func listeners(at netip.AddrPort) (found []string, err error) {
 	return found, nil
 }
 
-// Columns of the kernel's table of sockets.
+// Columns of the kernel's table of sockets, and states in it.
 const (
 	columnLocal = 1
 	columnState = 3
 	columnInode = 9
 	stateListen = "0A"
+	stateOpened = "03" // a connection that a client is opening: older kernels list it behind its listener
 )
 
-// listening returns the inodes of a table's sockets that listen where connections to an address come.
+// listening returns the inodes of a table's sockets that listen where connections to an address come. The kernel lists all
+// of them before the first connection. A server may have many thousands of connections, so reading ends there.
 func listening(table string, at netip.AddrPort) (inodes []string, err error) {
 	f, err := os.Open(table) //nolint:gosec // of the kernel
 	if err != nil {
@@ -68,10 +70,14 @@ func listening(table string, at netip.AddrPort) (inodes []string, err error) {
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
+	lines.Scan() // the names of the columns
 	for lines.Scan() {
 		columns := strings.Fields(lines.Text())
-		if len(columns) <= columnInode || columns[columnState] != stateListen {
+		if len(columns) <= columnInode || columns[columnState] == stateOpened {
 			continue
+		}
+		if columns[columnState] != stateListen {
+			return inodes, nil
 		}
 		local, err := parseLocal(columns[columnLocal])
 		if err != nil {

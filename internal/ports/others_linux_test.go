@@ -27,6 +27,14 @@ func TestListenedByOthers(t *testing.T) {
 	if found, err := listening("/proc/self/net/tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port())); err != nil || len(found) != 0 {
 		t.Errorf("another address: %q, %v", found, err)
 	}
+	client, err := net.Dial("tcp", l.Addr().String()) //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if found, err := listening("/proc/self/net/tcp", at); err != nil || len(found) != 1 {
+		t.Errorf("beside a connection: %q, %v", found, err)
+	}
 	for text, want := range map[string]string{
 		"0100007F:1F90": "127.0.0.1:8080", "00000000000000000000000000000000:0050": "[::]:80", "00000000000000000000000001000000:1F90": "[::1]:8080",
 		"0000000000000000FFFF00000100007F:1F90": "127.0.0.1:8080", "7F:1F90": "", "0100007F:x": "", "": "",
