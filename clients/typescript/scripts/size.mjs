@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { root } from "./run.mjs";
 
-const budget = 17_000; // bytes, compressed
+const budget = 17_750; // bytes, compressed; 700 of them know calls of MCP
 for (const [name, code] of Object.entries({
   wrapFetch: 'export { wrapFetch } from "./dist/esm/index.js"',
   "all of purserpay": 'export * from "./dist/esm/index.js"',

@@ -1,11 +1,12 @@
 // The same for axios, which is known here by its form only: it is no dependency.
-import { digestOf, keep } from "./body.js";
+import { keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
 import { bareUrl, longer, needKey, type PaymentOptions, type Terms } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import type { Sent } from "./bill.js";
+import { Payer } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 
@@ -160,7 +161,7 @@ class Call {
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
       terms: { ...purser, paidTimeout: longer(purser.paidTimeout ?? this.payer.settings.paidTimeout, this.config["timeout"]) },
       blocked: blocked(this.#kept, moved, this.#method),
-      digest: () => digestOf(bodyOf(this.#kept.again?.()), readerOf(this.config.headers)),
+      body: () => bodyOf(this.#kept.again?.()),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
       discardRefused: () => {
         discard(answer.data);

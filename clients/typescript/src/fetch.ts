@@ -1,5 +1,5 @@
 // A fetch that pays (BEHAVIOUR.md §1, §4, §5).
-import { digestOf, isOneShot, type Kept, keep } from "./body.js";
+import { isOneShot, type Kept, keep } from "./body.js";
 import {
   bodyChallenge,
   carriesPayment,
@@ -13,7 +13,8 @@ import {
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
 import { cap, type Fetch, needKey, type PaymentOptions, type Terms, time } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import type { Sent } from "./bill.js";
+import { Payer } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 import { deadline } from "./time.js";
@@ -116,7 +117,7 @@ class Call {
       idempotencyKey: this.#key,
       terms: this.#terms,
       blocked: blocked(this.#kept, response.redirected, this.#method),
-      digest: () => digestOf(this.#kept?.again?.(), this.#header),
+      body: () => this.#kept?.again?.(),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
         discard(response.body);

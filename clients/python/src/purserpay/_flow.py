@@ -175,7 +175,7 @@ class Purchase:
         self.ended = True
         if self._remembered:
             self._answered.take(self._identities())  # the last one counts
-            self._answered.put(self._identities(), self.key)
+            self._answered.put(self._identities() | self._request.numbered(self.task), self.key)
         return reply
 
     def _note_job(self, reply: Reply) -> Steps[None]:
@@ -217,7 +217,7 @@ class Purchase:
             self.ended = True
             return
         if self._repeats and isinstance(error, RejectedError):
-            self._answered.put(self._identities(), self.key, self._until)
+            self._answered.put(self._identities() | self._request.numbered(self.task), self.key, self._until)
         else:
             self._remember(self._until if blind or refused else None)
         if isinstance(error, PurserError):
@@ -230,8 +230,7 @@ class Purchase:
             attach_unclear(error, self.unclear)
 
     def _identities(self) -> Identities:
-        # Either is enough: a seller that leads each repeat to a new URL is not to be paid for each.
-        return frozenset(known for known in (self._request.identity, self._request.asked) if known)
+        return self._request.identities(self.task)
 
     def _remember(self, until: float | None = None) -> None:
         if self._remembered:
@@ -239,7 +238,8 @@ class Purchase:
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
-        last = self._answered.take(self._identities())
+        again = self._answered.take(self._request.numbered(self.task))
+        last = again or self._answered.take(self._identities())
         if self._order is not None:
             self.key, self._result, self.info, _ = self._order
             self._remembered, self._open, self._earlier = False, True, True
@@ -247,7 +247,7 @@ class Purchase:
             self.key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identities())
-            if taken is None and self._request.said.repeats:
+            if taken is None and (again or self._request.said.repeats):
                 taken, self._repeats = last, last is not None
             self._open = self._earlier = taken is not None
             self.key, self._until = taken or (f"client-{uuid.uuid4()}", None)
@@ -315,8 +315,7 @@ class Purchase:
     def _ordered(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
         cap = caps.smaller(self._options, self._request.terms)
-        header, url = self._challenge.header, self._request.plain_url
-        return calls.Order(header, url, key, self._options.settlement, self.task, cap)
+        return calls.Order(self._challenge.header, self._request.booked, key, self._options.settlement, self.task, cap)
 
     def _quote(self) -> Steps[None]:
         """End a dry run."""

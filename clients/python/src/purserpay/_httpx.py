@@ -273,11 +273,11 @@ def mount(client: Any, paying: Transport) -> Any:
 
 def _described(request: Any, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
-    digest = None if body is None else bodies.digest(body, request.headers)
-    asked: Identity | None = _earlier(request, _ASKED)
     url = str(request.url)
+    content = None if body is None else bodies.content(request.method, url, body, request.headers)
+    asked: Identity | None = _earlier(request, _ASKED)
     spoken = said(request.method, url, request.headers)
-    return flow.Request(request.method, url, digest, bodies.size(body), key, asked, spoken)
+    return flow.Request(request.method, url, content, bodies.size(body), key, asked, spoken)
 
 
 def _reply(response: Any) -> flow.Reply:
