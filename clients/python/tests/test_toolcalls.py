@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 
 import purserpay
+import purserpay.httpx
 from purserpay import _bodies as bodies
 
-from .clients import Buy, Lost
+from .clients import Buy, Lost, Says, _httpx_handler, options
 from .conftest import Make
-from .world import FINE, FakePurser, FakeSeller, vectors
+from .world import FINE, FakePurser, FakeSeller, challenge, vectors
 
 HEADERS = {
     "content-type": "application/json",
@@ -93,3 +98,69 @@ def test_a_number_that_its_session_has_had_is_a_repeat(make: Make) -> None:
     assert key(2, "a") != first
     assert key(2, "b") != key(2, "a")
     assert key(3) != key(3)
+
+
+def streamed(*pieces: str, cut: bool = True, kind: str = "text/event-stream") -> Any:
+    """Make a transport's answer that breaks off behind its pieces, or ends there."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece.encode()
+        if cut:
+            raise httpx.ReadError("cut")
+
+    return lambda: httpx.Response(200, headers={"content-type": kind}, content=body())
+
+
+ANSWER = 'data: {"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n\n'
+OPENING = ": wait\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"),
+    [
+        (streamed(OPENING), True),
+        (streamed(OPENING, cut=False), True),
+        (streamed(ANSWER[:-10]), True),
+        (streamed(OPENING, ANSWER[:9], ANSWER[9:]), False),
+        (streamed(ANSWER.replace('"result":', '"error":').replace("\n", "\r"), cut=False), False),
+        (streamed(ANSWER.replace('"id":1', '"id":2')), True),
+        (streamed('data: {"jsonrpc":"2.0","method":"x","id":1}\n\n', "data: 5\n\ndata:\n\n"), True),
+        (streamed("id: 1\ndata:\n\n"), False),  # its client resumes it
+        (streamed(": " + "x" * (1 << 20) + "\n"), False),  # not looked for any further
+        (streamed('{"jsonrpc":"2.0","id":1,', kind="application/json"), True),
+        (streamed("{}", kind="application/json", cut=False), False),
+    ],
+)
+def test_an_answer_that_breaks_off_is_lost(answer: Any, lost: bool) -> None:
+    asked = FakePurser()
+
+    def sell(request: httpx.Request) -> Any:
+        made = answer() if "payment-signature" in request.headers else None
+        return made or httpx.Response(402, headers={"PAYMENT-REQUIRED": challenge()})
+
+    async def go() -> None:
+        told = httpx.MockTransport(_httpx_handler(asked))
+        paying = purserpay.httpx.AsyncPurserTransport(options(), httpx.MockTransport(sell), purser_transport=told)
+        async with httpx.AsyncClient(transport=paying) as client:
+            for number in (1, 2):
+                sent = call(number)
+                request = client.build_request("POST", sent.url, headers=sent.headers, content=sent.body)
+                with contextlib.suppress(httpx.ReadError, purserpay.UnclearError):  # JSON is read at once
+                    await client.send(request)
+
+    anyio.run(go)
+    assert len(asked.keys) == 2
+    assert (asked.keys[0] == asked.keys[1]) == lost
+
+
+def test_a_blocking_client_looks_on_too(make: Make) -> None:
+    lost = Says(200, [("Content-Type", "text/event-stream")], OPENING.encode())
+    came = Says(200, [("Content-Type", "text/event-stream")], ANSWER.encode())
+    asked, seller = FakePurser(), FakeSeller(lost, came, FINE)
+    client = make(seller, asked)
+    for _ in range(3):
+        assert client.buy(call(1)).status == 200
+    same = "httpx" in type(client).__name__.lower()  # what clients of MCP use
+    assert (asked.keys[0] == asked.keys[1]) == same
+    assert asked.keys[1] != asked.keys[2]

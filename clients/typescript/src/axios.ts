@@ -4,6 +4,7 @@ import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderRe
 import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
+import { mppChallenge } from "./mpp.js";
 import { bareUrl, longer, needKey, type PaymentOptions, type Terms } from "./options.js";
 import type { Sent } from "./bill.js";
 import { Payer } from "./purchase.js";
@@ -21,6 +22,7 @@ export interface AxiosConfig {
   adapter?: unknown;
   signal?: unknown;
   maxRedirects?: number | undefined;
+  auth?: unknown;
   /** The program's terms for this request's payment. */
   purser?: Terms;
 }
@@ -171,7 +173,9 @@ class Call {
 
   async #challenge(answer: AxiosAnswer, url: URL): Promise<Challenge | undefined> {
     try {
-      return await challengeOf(answer, this.payer.settings.challengeHeaders);
+      const { auth, headers } = this.config;
+      const taken = Boolean(auth ?? this.#url.username) || readerOf(headers)("Authorization") !== null;
+      return await challengeOf(answer, this.payer.settings.challengeHeaders, taken);
     } catch (error) {
       if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response: answer });
       throw error;
@@ -256,7 +260,7 @@ class Call {
       for (const name of Object.keys(headers)) {
         if (credentials.includes(name.toLowerCase())) Reflect.deleteProperty(headers, name);
       }
-      there["auth"] = undefined;
+      there.auth = undefined;
     }
     return { ...there, headers };
   }
@@ -302,8 +306,9 @@ function answerIn(error: unknown): AxiosAnswer | undefined {
   return typeof answer === "object" && answer !== null && "status" in answer ? (answer as AxiosAnswer) : undefined;
 }
 
-async function challengeOf(answer: AxiosAnswer, extra: readonly string[]): Promise<Challenge | undefined> {
-  const challenge = headerChallenge(readerOf(answer.headers), extra);
+async function challengeOf(answer: AxiosAnswer, extra: readonly string[], taken: boolean): Promise<Challenge | undefined> {
+  const header = readerOf(answer.headers);
+  const challenge = headerChallenge(header, extra) ?? mppChallenge(header, taken);
   if (challenge) return challenge;
   const data = await dataOf(answer);
   return data && bodyChallenge(data);

@@ -13,6 +13,8 @@ export interface Sent<R> {
   readonly hidden?: boolean;
   /** The beginning of its body, the answer staying readable. */
   readonly page: () => Promise<Uint8Array>;
+  /** The whole body once more, the answer staying readable. Absent where that cannot be. */
+  readonly copy?: () => ReadableStream<Uint8Array> | AsyncIterable<unknown> | null;
   /** The answer is not needed. */
   discard(): void;
 }

@@ -12,6 +12,7 @@ import {
 } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
+import { mppChallenge } from "./mpp.js";
 import { cap, type Fetch, needKey, type PaymentOptions, type Terms, time } from "./options.js";
 import type { Sent } from "./bill.js";
 import { Payer } from "./purchase.js";
@@ -100,7 +101,7 @@ class Call {
     const url = new URL(response.url || this.#url, pageUrl());
     let challenge: Challenge | undefined;
     try {
-      challenge = await challengeOf(response, this.#payer.settings.challengeHeaders);
+      challenge = await challengeOf(response, this.#payer.settings.challengeHeaders, this.#headers.has("Authorization"));
     } catch (error) {
       if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response });
       throw error;
@@ -163,6 +164,7 @@ class Call {
       status: response.status,
       header: (name) => response.headers.get(name),
       page: () => pageOf(response),
+      copy: () => response.clone().body,
       discard: () => {
         discard(response.body);
       },
@@ -225,8 +227,9 @@ function settingsOf(r: Request): RequestInit {
 }
 
 /** Finds the challenge of a 402, whose body stays readable. */
-async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
-  return headerChallenge((name) => response.headers.get(name), extra) ?? bodyChallenge(await pageOf(response, objectStart()));
+async function challengeOf(response: Response, extra: readonly string[], taken: boolean): Promise<Challenge | undefined> {
+  const header = (name: string) => response.headers.get(name);
+  return headerChallenge(header, extra) ?? mppChallenge(header, taken) ?? bodyChallenge(await pageOf(response, objectStart()));
 }
 
 /** The beginning of an answer's body, which stays readable. Empty when more is not worth reading, or did not come. */

@@ -7,7 +7,7 @@ import type { Bill, Sent } from "./bill.js";
 import { contentOf } from "./body.js";
 import { Budget } from "./budget.js";
 import { checkCaps, largestOf, signedAsOffered } from "./caps.js";
-import { type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text, wordsOf } from "./challenge.js";
+import { type HeaderReader, isObject, receiptOf, receiptReason, text, wordsOf } from "./challenge.js";
 import {
   DryRunError,
   type ErrorFacts,
@@ -23,11 +23,13 @@ import {
 import { Connection, connectionRefused } from "./http.js";
 import { Jobs, type Order } from "./jobs.js";
 import { answeredFor, type Identity, Memory, newKey, type Remembered } from "./memory.js";
+import { asked as asksBy, signedTerms } from "./mpp.js";
 import { bareUrl, cap, parseAmount, longer, time, type PaymentOptions, type PurserOptions, type Settings, settings, usdc } from "./options.js";
 import { aside, Receipts, tell } from "./receipts.js";
 import { headerTooLarge, slim } from "./slim.js";
 import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
+import { arrives, type ToolCall } from "./toolcall.js";
 
 /** The payment behind an answer. */
 export interface PaymentSummary {
@@ -50,6 +52,7 @@ export interface PaymentSummary {
 
 const delays = [250, 1000]; // before the second and the third try of /v1/pay, in milliseconds
 const resendDelay = 500;
+const repeats = 2; // of a credential that a seller answers with a new challenge
 const receiptTimeout = 10_000; // of one try
 const closeWithin = 5000;
 
@@ -133,7 +136,7 @@ export class Payer {
       const remembered = job ?? (given === undefined ? (this.memory.take(id) ?? (saysRepeat(bill.header) || (call?.id && last?.call === call.id) ? last : undefined)) : undefined);
       const key = given ?? remembered?.key ?? newKey();
       if (!job) this.#setAside(bill, id, key, remembered);
-      purchase = new Purchase(this, agreed, { ...bill, idempotencyKey: given }, booked, id, key, remembered?.since, last !== undefined && remembered === last, job);
+      purchase = new Purchase(this, agreed, { ...bill, idempotencyKey: given }, booked, id, key, remembered?.since, last !== undefined && remembered === last, job, call);
       const answer = await purchase.run(bill.signal);
       ended();
       return answer;
@@ -224,6 +227,8 @@ class Purchase<R extends object> {
     private readonly repeats = false,
     /** The order that is asked about. */
     private readonly job?: Order,
+    /** The call of MCP that is paid for. */
+    private readonly call?: ToolCall,
   ) {
     this.#paid = job?.paid;
     this.summary = job?.summary;
@@ -281,6 +286,12 @@ class Purchase<R extends object> {
     const order = job ?? { key, paid: this.#paid, summary: this.summary, since: performance.now() };
     aside(() => this.payer.jobs.note(sent, bill.url, order, !job && (bill.method === "GET" || bill.method === "HEAD")));
     this.#answered = sent.status < 400;
+    const { call } = this;
+    if (this.#answered && call) {
+      aside(async () => {
+        if (!(await arrives(sent, call))) this.#lost();
+      });
+    }
     this.#pause(this.#answered ? this.payer.answered : this.payer.memory);
     return sent.answer;
   }
@@ -290,6 +301,11 @@ class Purchase<R extends object> {
     const moved = this.#sent || (this.#paid && this.payer.settings.settlement === "payer");
     if (isPurserError(thrown) || !moved) return thrown;
     return this.#unclear("The paid request failed.", { cause: thrown });
+  }
+
+  /** The answer broke off on its way: the same request again gets the same payment. */
+  #lost(): void {
+    if (this.payer.answered.drop(this.key) !== undefined) this.#pause(this.payer.memory);
   }
 
   /** No send is under way any more; the key is remembered for a repeat. */
@@ -310,7 +326,7 @@ class Purchase<R extends object> {
       let wait: number | undefined;
       try {
         const a = await connection.ask(question, this.agreed.payTimeout, signal);
-        const paid = paidOf(a);
+        const paid = paidOf(a, this.bill.header("Authorization") !== null);
         if (paid) return this.#checked(paid);
         if (!isPassing(a)) {
           const no = refusal(a);
@@ -379,6 +395,7 @@ class Purchase<R extends object> {
   async #send(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
     const { paidTimeout, resends } = this.agreed;
     let { header } = paid;
+    let again = 0; // a seller of MPP has asked once more
     for (let n = 0; ; n++) {
       let sent: Sent<R> | undefined;
       let failure: unknown;
@@ -400,18 +417,30 @@ class Purchase<R extends object> {
           continue;
         }
       }
+      const wait = sent && retryAfter(sent.header("Retry-After"));
+      const late = (wait ?? 0) > longestWait;
+      if (sent?.status === 402 && again < repeats && !late && header.value.startsWith("Payment ") && asksBy(sent.header).length > 0) {
+        sent.discard();
+        await this.#rest(wait ?? resendDelay * 2 ** again++, signal);
+        n--;
+        continue;
+      }
       if (sent && (!unclearStatus.has(sent.status) || receiptOf(sent.header) !== null)) return sent;
       if (!sent && signal?.aborted) throw this.#givenUp(signal, true, failure);
-      const wait = sent && retryAfter(sent.header("Retry-After"));
-      if (n >= resends || (wait ?? 0) > longestWait) {
+      if (n >= resends || late) {
         if (sent) return sent;
         throw this.#unclear("The seller's answer to the paid request was lost.", { cause: failure });
       }
       sent?.discard();
-      await sleep(wait ?? resendDelay * 2 ** n, signal).catch(() => {
-        throw this.#givenUp(signal, true);
-      });
+      await this.#rest(wait ?? resendDelay * 2 ** n, signal);
     }
+  }
+
+  /** Waits between two sends of a payment. */
+  #rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
+    return sleep(ms, signal).catch(() => {
+      throw this.#givenUp(signal, true);
+    });
   }
 
   /** Reports a receipt without holding up the answer for long. Returns the reason that the receipt gives. */

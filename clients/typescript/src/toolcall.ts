@@ -1,6 +1,8 @@
 // Calls of MCP, which purser's proxy knows by the same rules (BEHAVIOUR.md §6).
 import { utf8 } from "./base64.js";
+import type { Sent } from "./bill.js";
 import { type HeaderReader, isObject } from "./challenge.js";
+import { readUpTo } from "./http.js";
 
 const maxCall = 1 << 20; // bytes
 const kinds = new Map([["stools/call", "tool"], ["sresources/read", "resource"], ["sprompts/get", "prompt"]]);
@@ -17,6 +19,8 @@ export interface ToolCall {
   readonly content: string;
   /** Its id in its session; undefined without a session. */
   readonly id: string | undefined;
+  /** Its id, as text. */
+  readonly number: string;
 }
 
 /** Reads a request that may be a call; undefined when it is none. */
@@ -39,9 +43,40 @@ export function toolCall(method: string, url: URL, header: HeaderReader, bytes: 
       site: `mcp://${url.host}${url.protocol === "http:" && !url.port ? ":80" : ""}/${kind}/${segment(name.slice(1))}`,
       content: JSON.stringify([smethod, params, kept]),
       id: session ? JSON.stringify([session, sid]) : undefined,
+      number: sid.slice(1),
     };
   } catch {
     return undefined; // such as a name that is there twice
+  }
+}
+
+/** Reports whether the answer to a call comes whole, or in a stream that its client can resume. A stream begins long before. */
+export async function arrives({ header, copy }: Pick<Sent<object>, "header" | "copy">, { number }: ToolCall): Promise<boolean> {
+  const stream = String(header("Content-Type")).toLowerCase().startsWith("text/event-stream");
+  const decoder = new TextDecoder();
+  let [text, came, resumable] = ["", !copy, false];
+  const unfinished = (piece: Uint8Array) => {
+    text += stream ? decoder.decode(piece, { stream }) : "";
+    const lines = text.split(/\r\n|\n|\r/);
+    text = String(lines.pop());
+    resumable ||= lines.some((line) => line.startsWith("id:"));
+    came ||= lines.some((line) => line.startsWith("data:") && answers(line.slice(5), number));
+    return !came;
+  };
+  try {
+    const { complete } = await readUpTo(copy?.() ?? null, maxCall, unfinished);
+    return came || resumable || !stream || !complete; // what is too long is not looked through
+  } catch {
+    return came || resumable;
+  }
+}
+
+function answers(data: string, number: string): boolean {
+  try {
+    const message: unknown = JSON.parse(data);
+    return isObject(message) && ("result" in message || "error" in message) && String(message["id"]) === number;
+  } catch {
+    return false;
   }
 }
 

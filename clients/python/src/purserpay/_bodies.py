@@ -89,6 +89,7 @@ class Content(NamedTuple):
     digest: bytes  # of the body, or of the call in it
     site: str = ""  # under which a call of MCP is booked
     call: bytes = b""  # the same for repeats of that call in its session
+    number: str = ""  # its id
 
 
 def content(method: str, url: str, chunks: Iterable[bytes], headers: Mapping[str, Any]) -> Content:
@@ -102,7 +103,7 @@ def content(method: str, url: str, chunks: Iterable[bytes], headers: Mapping[str
         chunks = [b"".join(chunks)]
         call = tool_call(url, header("mcp-session-id"), chunks[0])
         if call is not None:
-            return Content(_hash(call.content), call.site, call.id and _hash(call.content + call.id))
+            return Content(_hash(call.content), call.site, call.id and _hash(call.content + call.id), call.number)
     found = re.match(r'multipart/.*boundary="?([^";]+)', header("content-type"), re.IGNORECASE)
     boundary = found[1].encode("latin-1") if found else b""
     total = hashlib.sha256()

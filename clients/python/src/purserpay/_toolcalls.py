@@ -28,6 +28,7 @@ class ToolCall(NamedTuple):
     site: str  # under which it is booked, such as mcp://api.example.com/tool/get_weather
     content: bytes  # the same for all calls that ask for the same thing
     id: bytes  # its session and its number there; empty without a session
+    number: str  # its id, as text
 
 
 class _Number(str):
@@ -80,7 +81,48 @@ def _read(url: str, session: str, text: str) -> ToolCall | None:
     kept = {key: value for key, value in meta.items() if not _ASIDE.fullmatch(key)}
     content = repr((method, params, kept)).encode("utf-8", "surrogatepass")
     known = repr((session, number)).encode("utf-8", "surrogatepass") if session else b""
-    return ToolCall(f"mcp://{_host(url)}/{kind}/{_segment(name)}", content, known)
+    return ToolCall(f"mcp://{_host(url)}/{kind}/{_segment(name)}", content, known, str(number))
+
+
+class Coming:
+    """The answer to a call, as it comes. A stream that breaks off has lost it, unless its client can resume that."""
+
+    def __init__(self, content_type: str, number: str) -> None:
+        self._number = number
+        self._stream = content_type.lower().startswith("text/event-stream")
+        self._resumable = False
+        self._line = bytearray()
+        self._seen = 0
+        self.came = False
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece of the body."""
+        if self.came or not self._stream:
+            return
+        self._seen += len(piece)
+        if self._seen > MAX_CALL:  # it is not looked for any further
+            self.came, self._line = True, bytearray()
+            return
+        self._line += piece
+        if b"\n" not in piece and b"\r" not in piece:
+            return
+        *lines, rest = re.split(rb"\r\n|\n|\r", bytes(self._line))
+        self._line = bytearray(rest)
+        for line in lines:
+            self._resumable = self._resumable or line.startswith(b"id:")
+            self.came = self.came or (line.startswith(b"data:") and self._answers(line[5:]))
+
+    def _answers(self, data: bytes) -> bool:
+        try:
+            message = json.loads(data)
+        except (ValueError, RecursionError):
+            return False
+        told = isinstance(message, dict) and ("result" in message or "error" in message)
+        return told and str(message.get("id")) == self._number
+
+    def lost(self, *, whole: bool) -> bool:
+        """Whether the answer did not come. ``whole``: the body came to its end."""
+        return not (self.came or self._resumable or (whole and not self._stream))
 
 
 def _no_constant(name: str) -> Any:
