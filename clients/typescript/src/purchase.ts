@@ -367,7 +367,7 @@ class Purchase<R extends object> {
   async #deliver(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
     if (signal?.aborted) throw this.#givenUp(signal, this.#sent || this.payer.settings.settlement === "payer");
     this.bill.discardRefused();
-    const first = await this.#send(paid, signal);
+    const first = await this.#sendOn(paid, signal);
     const reason = await this.#report(first);
     if (first.hidden) throw this.#unclear("The seller redirected the paid request to where this runtime does not tell.");
     let last = first;
@@ -391,11 +391,24 @@ class Purchase<R extends object> {
     return last;
   }
 
+  /** Sends the payment. A new challenge of MPP does not ask for another one: the same goes again. */
+  async #sendOn(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
+    for (let n = 0; ; n++) {
+      const sent = await this.#send(paid, signal);
+      const wait = retryAfter(sent.header("Retry-After")) ?? resendDelay * 2 ** n;
+      const asks = sent.status === 402 && paid.header.value.startsWith("Payment ") && asksBy(sent.header).length > 0;
+      if (!asks || n >= repeats || wait > longestWait) return sent;
+      sent.discard();
+      await sleep(wait, signal).catch(() => {
+        throw this.#givenUp(signal, true);
+      });
+    }
+  }
+
   /** The same payment, once and as often again as the settings say. */
   async #send(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
     const { paidTimeout, resends } = this.agreed;
     let { header } = paid;
-    let again = 0; // a seller of MPP has asked once more
     for (let n = 0; ; n++) {
       let sent: Sent<R> | undefined;
       let failure: unknown;
@@ -417,30 +430,18 @@ class Purchase<R extends object> {
           continue;
         }
       }
-      const wait = sent && retryAfter(sent.header("Retry-After"));
-      const late = (wait ?? 0) > longestWait;
-      if (sent?.status === 402 && again < repeats && !late && header.value.startsWith("Payment ") && asksBy(sent.header).length > 0) {
-        sent.discard();
-        await this.#rest(wait ?? resendDelay * 2 ** again++, signal);
-        n--;
-        continue;
-      }
       if (sent && (!unclearStatus.has(sent.status) || receiptOf(sent.header) !== null)) return sent;
       if (!sent && signal?.aborted) throw this.#givenUp(signal, true, failure);
-      if (n >= resends || late) {
+      const wait = sent && retryAfter(sent.header("Retry-After"));
+      if (n >= resends || (wait ?? 0) > longestWait) {
         if (sent) return sent;
         throw this.#unclear("The seller's answer to the paid request was lost.", { cause: failure });
       }
       sent?.discard();
-      await this.#rest(wait ?? resendDelay * 2 ** n, signal);
+      await sleep(wait ?? resendDelay * 2 ** n, signal).catch(() => {
+        throw this.#givenUp(signal, true);
+      });
     }
-  }
-
-  /** Waits between two sends of a payment. */
-  #rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
-    return sleep(ms, signal).catch(() => {
-      throw this.#givenUp(signal, true);
-    });
   }
 
   /** Reports a receipt without holding up the answer for long. Returns the reason that the receipt gives. */

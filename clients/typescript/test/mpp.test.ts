@@ -115,8 +115,10 @@ describe("paying by MPP", { concurrency: true }, () => {
     const { purser } = await play(t, whole);
     const giving = new AbortController();
     const shop = await serve(t, (req, res) => {
-      if (req.headers.authorization) res.once("finish", () => giving.abort());
-      json(res, 402, problem, { "WWW-Authenticate": whole.asks, "Retry-After": "5" });
+      const ask = { "WWW-Authenticate": whole.asks, "Retry-After": "5" };
+      if (!req.headers.authorization) return json(res, 402, problem, ask);
+      res.once("close", () => giving.abort()); // the client needs no more of this answer, and waits
+      return res.writeHead(402, ask).write("{");
     });
     const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
     assert.equal((await failure(fetch(shop.url, { signal: giving.signal }))).code, "unclear");
