@@ -121,6 +121,16 @@ func TestCharges(t *testing.T) {
 	}
 }
 
+// Clients hand in a header as text: one character for each of its bytes.
+func TestBytesOfHeaders(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"Müller": "M\xfcller", "plain": "plain", "—": "—"} {
+		if got := mpp.Bytes(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(challenge(charge, `id="a", `))
 	f.Add(`Payment id="a\u00e9", , ,Bearer x=", Payment`)
