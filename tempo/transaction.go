@@ -90,7 +90,7 @@ func (t Transaction) Signed(s x402.Signature) ([]byte, error) {
 }
 
 // Hash returns the hash of signed bytes. The chain knows a transaction by it, unless a sponsor has completed it.
-func Hash(signed []byte) string { return "0x" + hex.EncodeToString(x402.Keccak256(signed)) }
+func Hash(signed []byte) string { return hexOf(x402.Keccak256(signed)) }
 
 // The number of fields of an unsigned transaction, and the places of some.
 const (
@@ -158,10 +158,10 @@ func read(f []rlp.Item) (t Transaction, err error) {
 	return t, err
 }
 
-// text and parse write and read bytes as 0x and hex digits.
-func text(b []byte) string { return "0x" + hex.EncodeToString(b) }
+// hexOf and parseHex write and read bytes as 0x and hex digits.
+func hexOf(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
-func parse(s string) ([]byte, error) {
+func parseHex(s string) ([]byte, error) {
 	digits, prefixed := strings.CutPrefix(s, "0x")
 	b, err := hex.DecodeString(digits)
 	if err != nil || !prefixed {

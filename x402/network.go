@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +11,10 @@ import (
 // Asset is a token with EIP-3009 that purser pays with. Name and Version belong to its EIP-712
 // domain. DomainSeparator holds the answer of its contract to DOMAIN_SEPARATOR().
 type Asset struct {
-	Symbol          string
+	Symbol string
+	// Unit names the currency in which budgets and books count the token; "": Symbol. Tokens of one unit are worth
+	// the same.
+	Unit            string
 	Address         Address
 	Decimals        int
 	Name, Version   string
@@ -128,10 +132,14 @@ var otherNames = []struct{ v1, v2 string }{
 	{"stable", "eip155:988"},
 	{"stable-testnet", "eip155:2201"},
 	{"celo", "eip155:42220"},
+	{"tempo", "eip155:4217"}, // package tempo pays on it
 	{"flare", "eip155:14"},
 	{"solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"},
 	{"solana-devnet", "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"},
 }
+
+// Currency returns the currency in which budgets and books count the token.
+func (a Asset) Currency() string { return cmp.Or(a.Unit, a.Symbol) }
 
 // Networks returns a copy of the pinned table.
 func Networks() []Network {
