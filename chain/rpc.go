@@ -23,6 +23,7 @@ const (
 	selectorBalanceOf          = "70a08231" // balanceOf(address)
 	selectorAuthorizationState = "e94a0102" // authorizationState(address,bytes32)
 	selectorDomainSeparator    = "3644e515" // DOMAIN_SEPARATOR()
+	selectorDecimals           = "313ce567" // decimals()
 
 	topicTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef" // Transfer(address,address,uint256)
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5" // AuthorizationUsed(address,bytes32)
