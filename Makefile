@@ -174,7 +174,7 @@ observe: build ## metrics, alerts, dashboard, traces and logs of a running purse
 api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like, with a random SEED
 	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m) -openapi.seed $(or $(SEED),random)
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/signers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done e2e/mcp/node_modules/.package-lock.json e2e/mcp/.venv/.done
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/signers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done e2e/mcp/node_modules/.package-lock.json e2e/mcp/.venv/.done e2e/mpp/node_modules/.package-lock.json e2e/mpp/.venv/.done
 
 e2e/dashboard/node_modules/.package-lock.json: e2e/dashboard/package-lock.json
 	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund --prefer-offline
@@ -201,6 +201,13 @@ e2e/mcp/node_modules/.package-lock.json: e2e/mcp/package-lock.json
 e2e/mcp/.venv/.done: e2e/mcp/requirements.txt
 	@python3 -m venv e2e/mcp/.venv && e2e/mcp/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r e2e/mcp/requirements.txt && touch $@ \
 		|| echo "no Python venv for the sellers and clients of MCP: their tests skip" >&2
+
+e2e/mpp/node_modules/.package-lock.json: e2e/mpp/package-lock.json
+	cd e2e/mpp && $(NPM) ci --no-audit --no-fund --prefer-offline
+
+e2e/mpp/.venv/.done: e2e/mpp/requirements.txt
+	@python3 -m venv e2e/mpp/.venv && e2e/mpp/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r e2e/mpp/requirements.txt && touch $@ \
+		|| echo "no Python venv for the seller and the client of MPP: their tests skip" >&2
 
 e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
 	cd e2e/peers && $(NPM) ci --no-audit --no-fund --prefer-offline
@@ -254,4 +261,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/signers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/mcp/.venv e2e/mcp/node_modules e2e/dashboard/node_modules sandbox/contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/signers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/mcp/.venv e2e/mcp/node_modules e2e/mpp/.venv e2e/mpp/node_modules e2e/dashboard/node_modules sandbox/contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)

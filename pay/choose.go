@@ -60,7 +60,7 @@ type HeaderError struct{ Cause error }
 func (e *HeaderError) Error() string { return "no usable payment requirement: " + e.Cause.Error() }
 func (e *HeaderError) Unwrap() error { return e.Cause }
 
-// choose takes the first requirement that can be paid (docs/design/payments.md). Those of Permit2 come last. When there is none,
+// choose takes the first requirement that can be paid (docs/design/payments.md). [Options.Ways] orders them. When there is none,
 // the error is that of the entry that came furthest. A policy refusal comes with its choice,
 // because the monthly quota is answered before it (§5).
 func (p *Payer) choose(ctx context.Context, r Request, pol policy.Policy) (choice, error) {
@@ -77,7 +77,7 @@ func (p *Payer) choose(ctx context.Context, r Request, pol policy.Policy) (choic
 		return choice{}, err
 	}
 	at := pol.Site(r.URL)
-	for _, i := range byRail(r.Challenge.Accepts) {
+	for _, i := range p.inOrder(r.Challenge.Accepts) {
 		c, rank, err := p.consider(ctx, r, pol, at, read, i)
 		if err == nil {
 			c.id = read.id

@@ -203,6 +203,7 @@ func uptoNote(r x402.Receipt) string {
 // has its transaction is the store's to check: see [Outcome.ClaimedTransaction].
 func misfit(row *Payment, r x402.Receipt) string {
 	switch {
+	case r.Network == "" && row.Terms.Scheme == x402.SchemeCharge: // MPP's receipts name none
 	case !x402.SameNetwork(r.Network, row.Terms.Network):
 		return "network " + words.Truncate(r.Network, 40)
 	case r.Payer != "" && !strings.EqualFold(r.Payer, row.Authorization.From.String()):
@@ -242,7 +243,7 @@ func refusalClaim(row *Payment, reason string, repeated bool) claim {
 	case row.State != Open:
 	case UsedReason(reason):
 		return usedClaim(reason, nil)
-	case repeated:
+	case repeated, row.Bound: // sellers that rotate their challenges may have settled it
 		c.kind, c.seen = claimHinted, usedNote(reason)
 	}
 	return c

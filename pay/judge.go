@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/policy"
@@ -175,7 +176,11 @@ func (p *Payer) kept(_ context.Context, c *candidate) (err error) {
 
 // lasts refuses a payment that could not reach its seller in time.
 func (p *Payer) lasts(_ context.Context, c *candidate) error {
-	if c.validity = validity(c.requirement.MaxTimeout); c.validity < minValidity {
+	c.validity = validity(c.requirement.MaxTimeout)
+	if end := c.requirement.Expires; !end.IsZero() {
+		c.validity = min(c.validity, max(0, end.Sub(p.now()).Truncate(time.Second)))
+	}
+	if c.validity < minValidity {
 		return &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the seller allows %s for a payment, and purser needs %s; tell the seller", c.validity, minValidity)}
 	}
 	return nil

@@ -44,6 +44,8 @@ type Options struct {
 	Networks []x402.Network
 	// Rails holds those that package x402 does not know. Their networks may be paid on as well.
 	Rails []Rail
+	// Ways to pay that may be taken, in the order of choice. Default: [DefaultWays].
+	Ways []string
 	// Schemes of x402 that may be paid. Default: exact.
 	Schemes []string
 	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf].
@@ -184,6 +186,9 @@ func New(o Options) (*Payer, error) {
 	}
 	for _, r := range o.Rails {
 		o.Networks = append(slices.Clip(o.Networks), r.Network())
+	}
+	if len(o.Ways) == 0 {
+		o.Ways = DefaultWays()
 	}
 	if len(o.Schemes) == 0 {
 		o.Schemes = []string{x402.SchemeExact}

@@ -300,7 +300,7 @@ func (o Options) terms() (map[string]string, error) {
 		return nil, fmt.Errorf("read the default policy: %w", err)
 	}
 	terms := map[string]string{
-		"plans": fmt.Sprint(o.Plans), "failures": fmt.Sprint(o.Failures), "retain": o.Retain.String(), "schemes": fmt.Sprint(o.Schemes),
+		"plans": fmt.Sprint(o.Plans), "failures": fmt.Sprint(o.Failures), "retain": o.Retain.String(), "schemes": fmt.Sprint(o.Schemes), "rails": fmt.Sprint(o.Ways),
 		"approval_expiry": o.ApprovalExpiry.String(),
 	}
 	for field := range reflect.TypeFor[policy.Policy]().Fields() {

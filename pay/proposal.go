@@ -176,6 +176,9 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	if row.Authorization.Rail == x402.RailUpto {
 		row.Authorization.Facilitator = c.requirement.Facilitator
 	}
+	if nonce := c.requirement.Nonce; nonce != nil {
+		row.Authorization.Nonce, row.Bound = *nonce, true
+	}
 	row.Check = p.nextCheck(row, now)
 	return row
 }
@@ -203,7 +206,7 @@ func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) T
 
 // terms returns the terms of the first requirement that could be paid if there were a wallet.
 func (p *Payer) terms(r Request) (Terms, bool) {
-	for _, i := range byRail(r.Challenge.Accepts) {
+	for _, i := range p.inOrder(r.Challenge.Accepts) {
 		req := r.Challenge.Accepts[i]
 		if asset, err := p.supports(req); err == nil {
 			if n, ok := p.network(req.Network); ok && p.takes(req, n.Name) == nil {
@@ -222,7 +225,7 @@ func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 		return nil, failedFor(nil, ErrNoAddress)
 	case r.Settlement != SettlePayer:
 		return nil, nil
-	case c.requirement.Rail().Other():
+	case c.requirement.Version >= x402.OtherProtocols:
 		return nil, &x402.UnsupportedError{Kind: "scheme", Value: c.requirement.Scheme, Detail: "a facilitator settles payments of x402 only; let the seller settle"}
 	case p.opts.Facilitator == nil:
 		return nil, failedFor(nil, ErrNoFacilitator)

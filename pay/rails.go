@@ -28,31 +28,39 @@ func (e *AllowanceError) Error() string {
 		e.Wallet.Address, money.Text(e.Have), less, money.Text(e.Need), e.Command)
 }
 
-// byRail orders the requirements of a challenge: those that the token takes itself come before those of
-// Permit2, which need an allowance.
-func byRail(accepts []x402.Requirement) []int {
+// DefaultWays returns the ways to pay in the order of choice. Those that need nothing of the wallet but its tokens
+// come before those that take a fee of it, or need an allowance.
+func DefaultWays() []string {
+	return []string{x402.RailEIP3009.String(), "mpp-evm", "tempo-sponsored", "tempo", x402.RailPermit2.String()}
+}
+
+// inOrder orders the requirements of a challenge by their ways. The seller's order counts among those of one way.
+func (p *Payer) inOrder(accepts []x402.Requirement) []int {
 	order := make([]int, len(accepts))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return rank(accepts[a]) - rank(accepts[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return p.rank(accepts[a]) - p.rank(accepts[b]) })
 	return order
 }
 
-func rank(r x402.Requirement) int {
-	if r.Rail().Permit2() {
-		return 1
+// rank returns the place of a requirement's way. Ways that are not listed come last.
+func (p *Payer) rank(r x402.Requirement) int {
+	if at := slices.Index(p.opts.Ways, r.Named()); at >= 0 {
+		return at
 	}
-	return 0
+	return len(p.opts.Ways)
 }
 
 // takes says why purser does not pay in the requirement's way, although package x402 could. Permit2
 // tells of no transfer by an event, so only an RPC can say what became of a payment.
 func (p *Payer) takes(req x402.Requirement, network string) error {
 	switch rail := req.Rail(); {
-	case rail.Other() && !p.watches(network):
+	case p.rank(req) == len(p.opts.Ways) && (req.Way != "" || !rail.Other()):
+		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "the way " + req.Named() + " is not enabled (PURSER_RAILS)"}
+	case (rail.Other() || req.Nonce != nil) && !p.watches(network):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it needs an RPC of the network (" + p.opts.Names.of(SourceRPC, network) + ")"}
-	case rail.Other():
+	case rail.Other(), req.Scheme == x402.SchemeCharge:
 		return nil
 	case !slices.Contains(p.opts.Schemes, req.Scheme):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it is not enabled"}

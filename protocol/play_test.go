@@ -35,7 +35,7 @@ import (
 // A request with Toll-Lane has no room for a pass.
 type toll struct{}
 
-const tollVersion = x402.OtherProtocols
+const tollVersion = x402.OtherProtocols + 50
 
 var _ protocol.Protocol = toll{}
 
@@ -53,22 +53,27 @@ func (toll) Decode(field string) (c x402.Challenge, err error) {
 	return c, nil
 }
 
-func (p toll) Offers(h http.Header, _ []byte) (x402.Challenge, bool, error) {
+func (p toll) Offers(asked, h http.Header, _ []byte) (x402.Challenge, bool, error) {
 	if h.Get("Toll") == "" {
 		return x402.Challenge{}, false, nil
 	}
 	c, err := p.Decode(h.Get("Toll"))
+	if err == nil {
+		err = p.Room(asked, x402.Payload{})
+	}
 	return c, true, err
 }
 
 func (toll) Carries(h http.Header) bool { return h.Get("Toll-Pass") != "" }
 
-func (toll) Room(h http.Header) error {
+func (toll) Room(h http.Header, _ x402.Payload) error {
 	if h.Get("Toll-Lane") != "" {
 		return &x402.UnsupportedError{Kind: "request", Value: "Toll-Lane", Detail: "it leaves no room for a pass"}
 	}
 	return nil
 }
+
+func (toll) Insists() bool { return false }
 
 func (toll) Writes(version int) bool { return version == tollVersion }
 
@@ -89,7 +94,7 @@ func (p toll) Answer(status int, h http.Header, _ []byte) (a protocol.Answer) {
 		}
 	}
 	if status == http.StatusPaymentRequired {
-		a.Challenge, a.Found, _ = p.Offers(h, nil)
+		a.Challenge, a.Found, _ = p.Offers(nil, h, nil)
 	}
 	return a
 }

@@ -1,5 +1,5 @@
 // Package protocol has the ways in which sellers ask for money, and clients pay, as they stand on the
-// wire. [X402] is one.
+// wire: [X402] and [MPP].
 //
 // A [Protocol] reads and writes words. It does no I/O, keeps nothing, and decides nothing about money.
 // The carrier of package proxy knows where in a message the words travel. The rail knows how the money
@@ -7,7 +7,9 @@
 package protocol
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/purserpay/purser/x402"
 )
@@ -16,13 +18,14 @@ import (
 // of the payloads that answer it, say whose it is: x402 has the versions 1 and 2, and others begin at
 // [x402.OtherProtocols].
 type Protocol interface {
-	// Offers reads what an answer asks for. body is nil if only the header is known. A challenge that is
-	// there, and cannot be read, is found with an error.
-	Offers(h http.Header, body []byte) (c x402.Challenge, found bool, err error)
+	// Offers reads what an answer asks for. asked is the header of the request. body is nil if only the header is
+	// known. A challenge that is there, and cannot be read, is found with an error, and so is one that the request
+	// has no room to answer.
+	Offers(asked, h http.Header, body []byte) (c x402.Challenge, found bool, err error)
 	// Carries reports whether a request has a credential: its client pays by itself.
 	Carries(h http.Header) bool
-	// Room says why a request has no place for a credential; nil: it has.
-	Room(h http.Header) error
+	// Room says why a request has no place for a payload; nil: it has.
+	Room(asked http.Header, p x402.Payload) error
 	// Writes reports whether payloads of a version are in this protocol.
 	Writes(version int) bool
 	// Credential returns the header field that carries a payload.
@@ -30,6 +33,9 @@ type Protocol interface {
 	// Answer reads what an answer to a credential says of the payment. body is nil if only the header is
 	// known.
 	Answer(status int, h http.Header, body []byte) Answer
+	// Insists reports whether a seller's 402 to a payload is answered by the same payload, because sellers ask so
+	// without having looked at it. Another payload would pay twice.
+	Insists() bool
 	// Withhold takes the challenge out of an answer's header.
 	Withhold(h http.Header)
 	// Decode reads the header field of a challenge. Clients hand it to the REST API.
@@ -58,29 +64,31 @@ type Answer struct {
 // Receipted reports whether the answer has a receipt, perhaps one that cannot be read.
 func (a Answer) Receipted() bool { return a.Receipt != nil || a.Problem != nil }
 
-// List holds the protocols that a door speaks. Where an answer asks in several, the first one counts.
+// List holds the protocols that a door speaks, in the order of choice.
 type List []Protocol
 
 // Spoken returns the protocols of this purser, in the order of choice. challengeHeaders name further fields that may
 // hold a challenge of x402.
-func Spoken(challengeHeaders ...string) List { return List{X402{challengeHeaders}} }
+func Spoken(challengeHeaders ...string) List { return List{X402{challengeHeaders}, MPP{}} }
 
-// Offers reads what an answer to a request asks for: see [Protocol]. asked is the request's header.
-// Without room for a credential, the error is that of Room.
-func (l List) Offers(asked, h http.Header, body []byte) (first x402.Challenge, seen bool, problem error) {
+// Offers reads what an answer to a request asks for, in all protocols: see [Protocol]. The version of the challenge is
+// that of the first one that can be read, and each requirement has its own. The error is that of the first protocol
+// without one.
+func (l List) Offers(asked, h http.Header, body []byte) (c x402.Challenge, seen bool, problem error) {
+	read := false
 	for _, p := range l {
-		c, found, err := p.Offers(h, body)
-		if found && err == nil {
-			err = p.Room(asked)
-		}
-		if found && err == nil {
-			return c, true, nil
-		}
-		if found && !seen {
-			first, seen, problem = c, true, err
+		one, found, err := p.Offers(asked, h, body)
+		switch {
+		case !found:
+		case err == nil && read:
+			c.Accepts = append(slices.Clip(c.Accepts), one.Accepts...)
+		case err == nil:
+			c, seen, problem, read = one, true, nil, true
+		case !seen:
+			c, seen, problem = one, true, err
 		}
 	}
-	return first, seen, problem
+	return c, seen, problem
 }
 
 // Carries reports whether a request has a credential of any of the protocols.
@@ -103,7 +111,8 @@ func (l List) Of(p x402.Payload) Protocol {
 	return nil
 }
 
-// Decode reads the header field of a challenge. The error is that of the first protocol.
+// Decode reads the header field of a challenge. The error is that of the protocol that the field is in, if that is
+// known, else that of the first one.
 func (l List) Decode(field string) (x402.Challenge, error) {
 	return decode(l, func(p Protocol) (x402.Challenge, error) { return p.Decode(field) })
 }
@@ -119,7 +128,7 @@ func decode[T any](l List, read func(Protocol) (T, error)) (first T, problem err
 		if err == nil {
 			return v, nil
 		}
-		if i == 0 {
+		if i == 0 || errors.Is(problem, x402.ErrNotChallenge) && !errors.Is(err, x402.ErrNotChallenge) {
 			first, problem = v, err
 		}
 	}

@@ -256,7 +256,7 @@ func (stile) Decode(field string) (c x402.Challenge, err error) {
 	return x402.Challenge{Version: stileVersion, Accepts: []x402.Requirement{r}, Error: strings.Join(w[3:], " ")}, nil
 }
 
-func (p stile) Offers(h http.Header, _ []byte) (x402.Challenge, bool, error) {
+func (p stile) Offers(_, h http.Header, _ []byte) (x402.Challenge, bool, error) {
 	if h.Get("Stile") == "" {
 		return x402.Challenge{}, false, nil
 	}
@@ -266,7 +266,9 @@ func (p stile) Offers(h http.Header, _ []byte) (x402.Challenge, bool, error) {
 
 func (stile) Carries(h http.Header) bool { return h.Get("Stile-Pass") != "" }
 
-func (stile) Room(http.Header) error { return nil }
+func (stile) Room(http.Header, x402.Payload) error { return nil }
+
+func (stile) Insists() bool { return false }
 
 func (stile) Writes(version int) bool { return version == stileVersion }
 
@@ -280,7 +282,7 @@ func (p stile) Answer(status int, h http.Header, _ []byte) (a protocol.Answer) {
 		a.Speaks, a.Receipt = true, &r
 	}
 	if status == http.StatusPaymentRequired {
-		a.Challenge, a.Found, _ = p.Offers(h, nil)
+		a.Challenge, a.Found, _ = p.Offers(nil, h, nil)
 	}
 	return a
 }

@@ -14,7 +14,7 @@ type X402 struct {
 }
 
 // Offers implements [Protocol].
-func (x X402) Offers(h http.Header, body []byte) (x402.Challenge, bool, error) {
+func (x X402) Offers(_, h http.Header, body []byte) (x402.Challenge, bool, error) {
 	return x402.FromResponse(h, body, x.Headers...)
 }
 
@@ -24,7 +24,7 @@ func (X402) Carries(h http.Header) bool {
 }
 
 // Room implements [Protocol]. The fields of x402 have no other use.
-func (X402) Room(http.Header) error { return nil }
+func (X402) Room(http.Header, x402.Payload) error { return nil }
 
 // Writes implements [Protocol]. A payload that was lost with the books has the version 0.
 func (X402) Writes(version int) bool { return version < x402.OtherProtocols }
@@ -53,10 +53,13 @@ func (x X402) Answer(status int, h http.Header, body []byte) (a Answer) {
 func (x X402) refusal(h http.Header, body []byte) (x402.Challenge, bool) {
 	c, found, _ := x402.FromResponse(h, body)
 	if c.Error == "" && (found || body != nil) {
-		c, found, _ = x.Offers(h, body)
+		c, found, _ = x.Offers(nil, h, body)
 	}
 	return c, found
 }
+
+// Insists implements [Protocol]: sellers of x402 that ask again have refused the payload.
+func (X402) Insists() bool { return false }
 
 // Withhold implements [Protocol].
 func (x X402) Withhold(h http.Header) {

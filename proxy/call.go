@@ -68,6 +68,7 @@ type Call struct {
 	cookies  cookies       // of its 402s
 	carrier  carrier       // of its challenge and payment; nil: its request has not been answered
 	approved *pay.Approval // that the call has waited for
+	taken    int           // how often another payment had its challenge
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
 	asked    string        // the URL that repeats are recognized by

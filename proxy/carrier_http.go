@@ -74,9 +74,9 @@ func (httpCarrier) asks(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPaymentRequired
 }
 
-// offers reads the body, at most 64 KiB of it, if no field of the header has a challenge.
+// offers reads the body, at most 64 KiB of it, if no field of the header has a challenge of x402, which may be there.
 func (c httpCarrier) offers(req *http.Request, resp *http.Response) (x402.Challenge, bool, error) {
-	if challenge, found, err := c.protocols.Offers(req.Header, resp.Header, nil); found {
+	if challenge, found, err := c.protocols.Offers(req.Header, resp.Header, nil); found && challenge.Version < x402.OtherProtocols {
 		takeIn(resp)
 		return challenge, true, err
 	}

@@ -325,7 +325,7 @@ func (c *mcpCarrier) heard(p protocol.Protocol) (a protocol.Answer) {
 		}
 	}
 	if c.said.Terms != nil {
-		a.Challenge, a.Found, _ = p.Offers(http.Header{}, c.said.Terms)
+		a.Challenge, a.Found, _ = p.Offers(nil, http.Header{}, c.said.Terms)
 	}
 	return a
 }

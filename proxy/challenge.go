@@ -90,6 +90,17 @@ func asksFor(h http.Header) string {
 	return ""
 }
 
+// fitting returns a challenge without the offers that are for another body.
+func (c content) fitting(challenge x402.Challenge) x402.Challenge {
+	challenge.Accepts = slices.Clone(challenge.Accepts)
+	for i := range challenge.Accepts {
+		if r := &challenge.Accepts[i]; r.Body != nil && pay.Hash(*r.Body) != c.plain && r.Problem == nil {
+			r.Problem = &x402.FieldError{Field: "digest", Reason: "not that of the request's body"}
+		}
+	}
+	return challenge
+}
+
 // signIn sends a request once more that was answered with a challenge, with a signature of the wallet
 // in the place of a payment: see [pay.Payer.SignIn]. It returns nil, and no error, if the request is to
 // be paid for without that. A call signs in once.

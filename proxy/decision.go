@@ -77,10 +77,11 @@ func (t *Transport) decide(req *http.Request, m *memo, challenged, resp *http.Re
 	}
 	carrier := t.carrierFor(req)
 	asks := carrier.asks(resp)
-	if d.refused = asks || said.Refuses; d.refused {
+	if asks || said.Refuses {
 		said = carrier.refusal(resp, m.wire, t.patience)
 		d.refusal, d.refuses = said.Challenge.Error, said.Found
 	}
+	d.refused = asks || said.Refuses
 	d.failed = d.refused || said.Failed || d.status >= http.StatusBadRequest
 	switch {
 	case asks:

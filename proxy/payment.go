@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -106,7 +107,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if m.wire = t.protocols.Of(a.Payload()); m.wire == nil {
 		err = errOtherProtocol
 	} else {
-		err = m.wire.Room(req.Header)
+		err = m.wire.Room(req.Header, a.Payload())
 	}
 	if err != nil {
 		a.Abandon(err.Error())
@@ -127,7 +128,11 @@ func (m *memo) matches(req *http.Request) bool {
 // waits for the answer. Approved, it asks the seller for its terms anew, because those of the challenge are
 // old: the payment is made if they are the approved ones.
 func (t *Transport) holdOrRefuse(req *http.Request, call *Call, resp *http.Response, err error) (*http.Response, string, error) {
-	if call.Dry || pay.Code(err) != pay.CodeApproval {
+	switch code := pay.Code(err); {
+	case !call.Dry && code == pay.CodeChallenge && call.waitForAnother():
+		closeBody(resp)
+		return t.askAnew(req, call)
+	case call.Dry, code != pay.CodeApproval:
 		return t.refuse(req, resp, err)
 	}
 	readWhole(resp, min(bodyPatience, t.patience)) // it keeps no connection to the seller while it waits
@@ -138,6 +143,23 @@ func (t *Transport) holdOrRefuse(req *http.Request, call *Call, resp *http.Respo
 	}
 	closeBody(resp)
 	call.approved = approved
+	return t.askAnew(req, call)
+}
+
+// maxTaken bounds how often a call asks for another challenge. Some sellers have one for all that ask in a second.
+const maxTaken = 12
+
+// waitForAnother waits before a call asks for another challenge, up to a second. It reports whether the call may ask.
+func (c *Call) waitForAnother() bool {
+	if c.taken++; c.taken > maxTaken {
+		return false
+	}
+	pause := min(time.Second, 20*time.Millisecond<<c.taken)
+	return waitFor(c.caller, pause/2+rand.N(pause/2)) //nolint:gosec // calls that wait beside each other come back apart
+}
+
+// askAnew sends a call's request without a payment once more, and pays for the answer.
+func (t *Transport) askAnew(req *http.Request, call *Call) (*http.Response, string, error) {
 	body, err := call.content(req, t.spool)
 	if err != nil {
 		return nil, ResultFailed, err

@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol"
 )
 
 // Headers that purser adds to answers. Headers of this prefix from another sender are taken out, in
@@ -60,6 +61,7 @@ const (
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
 	DeclinedUnsupported    = "unsupported"             // no network, scheme or asset that purser pays with
 	DeclinedTaken          = "challenge-taken"         // another payment has what the challenge chose to mark it
+	DeclinedInUse          = "authorization-in-use"    // the seller wants its payment in the Authorization that the request has
 	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on a network that purser pays on
 	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up
@@ -108,6 +110,8 @@ var ownReasons = map[error]string{
 	errGone:          DeclinedBodyIncomplete,
 	errQuota:         DeclinedOverloaded,
 	errSpool:         DeclinedSpool,
+
+	protocol.ErrInUse: DeclinedInUse,
 }
 
 // declined returns the reason word for an error, and the payment in it that may have left, or may

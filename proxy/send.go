@@ -55,6 +55,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		closeBody(resp)
 		resp, seen, err = t.send(req, call)
 	}
+	resp, seen, err = t.insist(req, call, resp, seen, err)
 	var said protocol.Answer
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
@@ -96,6 +97,31 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		t.calls.begun(req, call, c, m.attempt.Payment().ID)
 	}
 	return t.hand(req, m, resp, &d), d.result, nil
+}
+
+// insistPauses are the times before the same payload goes to a seller again that answers it with a challenge.
+var insistPauses = [...]time.Duration{200 * time.Millisecond, time.Second}
+
+// insist sends the payload again if its protocol wants that of a 402: see [protocol.Protocol]. A receipt in it shows
+// that the seller has taken the payload.
+func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, err error) (*http.Response, *sendTrace, error) {
+	m, carrier := call.memo, t.carrierFor(req)
+	for _, pause := range insistPauses {
+		if err != nil || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() || carrier.answer(resp, m.wire).Receipted() {
+			break
+		}
+		m.answered = true
+		sending, end := m.attempt.SendContext(announced(req.Header))
+		waited := waitFor(sending, pause)
+		end()
+		if !waited {
+			break
+		}
+		m.attempt.Observe("the seller asked again; sent again with the same payment")
+		closeBody(resp)
+		resp, seen, err = t.send(req, call)
+	}
+	return resp, seen, err
 }
 
 // lost returns the error for a payload that may have left and brought no answer to this attempt.
@@ -389,7 +415,12 @@ func waitToSend(ctx context.Context, err error, n int) bool {
 	if n >= maxUnprocessed || !unprocessed(err) {
 		return false
 	}
-	timer := time.NewTimer(unprocessedPause << n)
+	return waitFor(ctx, unprocessedPause<<n)
+}
+
+// waitFor waits, and reports whether ctx has lasted.
+func waitFor(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

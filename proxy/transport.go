@@ -247,7 +247,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		challenge.Accepts = nil
 	}
 	m := &memo{
-		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
+		challenge: kept.fitting(challenge), method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 	}
 	if call.job.paymentID == "" {
 		err = t.openPayment(req, call, m, "")

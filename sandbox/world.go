@@ -23,6 +23,7 @@ import (
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/identity"
 	"github.com/purserpay/purser/sandbox/loopback"
+	"github.com/purserpay/purser/sandbox/mppshop"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -49,6 +50,9 @@ const (
 	LastOffset        = identityOffset
 )
 
+// mppPath is where the sellers sell by MPP.
+const mppPath = "/mpp"
+
 // closeTime is the time that requests have to finish when the world ends.
 const closeTime = 2 * time.Second
 
@@ -74,6 +78,8 @@ type World struct {
 	PayTo x402.Address
 	// User is the user that the identity provider signs in.
 	User identity.User
+	// MPP is the seller of MPP, at MPPURL.
+	MPP *mppshop.Shop
 
 	facilitator, seller, sellerTLS, identity *loopback.Server
 	dir                                      string // of the file ca.pem
@@ -149,10 +155,16 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 	seller := NewSeller(SellerOptions{
 		Facilitator: w.FacilitatorURL(), PayTo: w.PayTo, Settled: w.Settled, Client: w.Client(), Logger: o.Logger,
 	})
-	if w.seller, err = serve("seller", sellerOffset, faucet(w.give, root, seller), nil); err != nil {
+	w.MPP = mppshop.New(mppshop.Options{
+		Till: honest.Till{Facilitator: w.FacilitatorURL(), Client: w.Client()}, PayTo: w.PayTo, Realm: SellerName, Now: o.Now, Logger: o.Logger,
+	})
+	goods := http.NewServeMux()
+	goods.Handle("/", seller)
+	goods.Handle(mppPath+"/", http.StripPrefix(mppPath, w.MPP))
+	if w.seller, err = serve("seller", sellerOffset, faucet(w.give, root, goods), nil); err != nil {
 		return err
 	}
-	w.sellerTLS, err = serve("seller over TLS", sellerTLSOffset, seller, &certificate)
+	w.sellerTLS, err = serve("seller over TLS", sellerTLSOffset, goods, &certificate)
 	return err
 }
 
@@ -175,6 +187,9 @@ func (w *World) close() error {
 		ends.Go(func() { errs[i] = s.Shutdown(closeTime) })
 	}
 	ends.Wait()
+	if w.MPP != nil {
+		w.MPP.Close()
+	}
 	errs = append(errs, w.facilitator.Shutdown(closeTime))
 	w.cancel()
 	w.transport.CloseIdleConnections()
@@ -196,6 +211,13 @@ func (w *World) SellerDirectURL() string { return w.seller.Origin("http", Seller
 // SellerTLSURL returns the seller's https URL by name. The root in CA signed its certificate, which
 // is valid for 127.0.0.1 too.
 func (w *World) SellerTLSURL() string { return w.sellerTLS.Origin("https", SellerTLSName) }
+
+// MPPURL returns the URL of the seller of MPP by name, for programs behind purser. GET MPPURL()+"/" lists how it can
+// behave.
+func (w *World) MPPURL() string { return w.SellerURL() + mppPath }
+
+// MPPTLSURL returns the same over https.
+func (w *World) MPPTLSURL() string { return w.SellerTLSURL() + mppPath }
 
 // IdentityURL returns the issuer of the identity provider. It signs in every visitor as User.
 func (w *World) IdentityURL() string { return w.identity.URL() }

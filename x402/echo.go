@@ -173,7 +173,7 @@ func (n Identification) Within(o Offer, most int) (Offer, error) {
 	if err := n.Check(o.Version); err != nil {
 		return Offer{}, err
 	}
-	if o.Version == 1 { // no payload of it has more
+	if o.Version != 2 { // no payload of another version has more
 		n.whole, n.least = echo{}, echo{}
 	}
 	if whole := n.whole.of(o); whole.Fits(most) {

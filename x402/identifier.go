@@ -49,7 +49,7 @@ func (c Challenge) Identify(id string) Identification {
 // Check returns an *UnsupportedError if the seller requires an id that payloads of a version cannot have.
 func (n Identification) Check(version int) error {
 	switch {
-	case !n.required:
+	case !n.required, version >= OtherProtocols: // its offers stand beside those of x402
 		return nil
 	case n.err != nil:
 		return unsupported("extension", identifier, n.err.Error())

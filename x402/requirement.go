@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,14 @@ type Requirement struct {
 	Facilitator                                            Address // the only sender of scheme upto; zero when absent
 	// OtherRail names the rail of an offer of another protocol, if this package does not know it; 0: it does.
 	OtherRail Rail
+	// Way names the way to pay in lists of the operator's; "": the rail's own text.
+	Way string
+	// Nonce is what the challenge makes the nonce; nil: purser chooses one.
+	Nonce *Nonce
+	// Expires is the end of the offer; zero: it has none.
+	Expires time.Time
+	// Body holds the SHA-256 of the request's body that the offer is for; nil: any.
+	Body *[32]byte
 	// Members that only v1 has.
 	Resource, Description string
 	// Problem says why this entry cannot be paid; nil when it is well formed. All readable fields
@@ -118,6 +127,14 @@ func (r Requirement) Rail() Rail {
 		return RailPermit2
 	}
 	return RailEIP3009
+}
+
+// Named returns the way to pay as lists of the operator's have it. Scheme upto is one by Permit2 there.
+func (r Requirement) Named() string {
+	if r.Rail().Permit2() {
+		return RailPermit2.String()
+	}
+	return cmp.Or(r.Way, r.Rail().String())
 }
 
 // note sets Problem, unless an earlier problem is set.

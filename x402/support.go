@@ -24,6 +24,9 @@ func (e *UnsupportedError) Error() string {
 const (
 	SchemeExact = "exact" // the amount
 	SchemeUpto  = "upto"  // at most the amount: the seller says afterwards how much it takes
+
+	// SchemeCharge is the intent charge of MPP: the amount. x402 has no scheme of this name.
+	SchemeCharge = "charge"
 )
 
 // Transfer methods: members of extra. Without one, exact has EIP-3009, and upto has Permit2.
@@ -36,12 +39,16 @@ const (
 var transfers = map[string][]string{
 	SchemeExact: {"", methodEIP3009, methodPermit2},
 	SchemeUpto:  {"", methodPermit2},
+
+	SchemeCharge: {""},
 }
 
 // flows has the payment flows of each scheme.
 var flows = map[string][]string{
 	SchemeExact: {"", "authorization", "upfront"},
 	SchemeUpto:  {"", "authorization"},
+
+	SchemeCharge: {""},
 }
 
 // Supports checks r against the pinned table: its scheme and transfer method, a known network, a pinned
@@ -52,7 +59,7 @@ func (r Requirement) Supports() (Network, Asset, error) {
 	asset, pinned := network.Asset(r.Asset)
 	var err error
 	switch {
-	case r.Scheme != "" && transfers[r.Scheme] == nil, r.Rail() == RailUpto && r.Version == 1:
+	case r.Scheme != "" && transfers[r.Scheme] == nil, r.Rail() == RailUpto && r.Version == 1, r.Scheme == SchemeCharge && r.Version < OtherProtocols:
 		err = unsupported("scheme", r.Scheme, "")
 	case r.Network != "" && !known:
 		err = unsupported("network", r.Network, "")

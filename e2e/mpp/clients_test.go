@@ -1,0 +1,147 @@
+package mpp
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// patience bounds the run of a client.
+	patience = 2 * time.Minute
+	// atOnce is the number of clients that run at once: a processor is what they need to start.
+	atOnce = 4
+)
+
+// A client makes purchases at once.
+type client struct {
+	name, script string
+}
+
+// clients know nothing of MPP, or all of it if they are run as official ones.
+var clients = []client{{"npm", "buy.mjs"}, {"pypi", "buy.py"}}
+
+// curl is a client too, one program for each purchase.
+var curl = client{"curl", ""}
+
+// purchase is a request, with a body if it has one.
+type purchase struct {
+	url  string
+	body []byte
+}
+
+// MarshalJSON writes a purchase for the clients.
+func (p purchase) MarshalJSON() ([]byte, error) {
+	return json.Marshal([2]string{p.url, base64.StdEncoding.EncodeToString(p.body)})
+}
+
+// result is what a client got for a purchase. Without a status there is a failure.
+type result struct {
+	Status   int    `json:"status"`
+	Text     string `json:"text"`
+	Declined string `json:"declined"`
+	Failure  string `json:"failure"`
+}
+
+// times is n purchases from one path of a seller. The query makes each another order.
+func times(n int, url string) (all []purchase) {
+	for i := range n {
+		all = append(all, purchase{url: fmt.Sprintf("%s?n=%d", url, i)})
+	}
+	return all
+}
+
+// answers counts the purchases that were delivered.
+func answers(results []result) (n int) {
+	for _, r := range results {
+		if r.Status == http.StatusOK {
+			n++
+		}
+	}
+	return n
+}
+
+// account is a wallet of an official client.
+type account struct {
+	*x402.Key
+	onTempo bool
+}
+
+func newAccount(t testing.TB, onTempo bool) account {
+	t.Helper()
+	key, err := x402.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.fund(t, key.Address(), onTempo)
+	return account{key, onTempo}
+}
+
+// official has an official client make purchases. It knows Tempo if its account has money there.
+func (c client) official(t testing.TB, a account, purchases []purchase) []result {
+	t.Helper()
+	settings := []string{"OFFICIAL=1", "KEY=0x" + hex.EncodeToString(a.Bytes()), inEnvironment(t, purchases)}
+	if a.onTempo {
+		settings = append(settings, "TEMPO_RPC_URL="+env.tempoChain(t).URL)
+	}
+	cmd := exec.Command(programFor(t, c.script), here("clients", c.script))
+	cmd.Env = process.Environment(settings...)
+	return finish(t, cmd, len(purchases))
+}
+
+func inEnvironment(t testing.TB, purchases []purchase) string {
+	t.Helper()
+	text, err := json.Marshal(purchases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "PURCHASES=" + string(text)
+}
+
+// finish runs a client's command to its end and reads the lines that it prints.
+func finish(t testing.TB, cmd *exec.Cmd, purchases int) (results []result) {
+	t.Helper()
+	env.turns <- struct{}{}
+	defer func() { <-env.turns }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	stop()
+	if err != nil {
+		t.Fatalf("the client: %v\n%s\n%s", err, stdout.String(), ends(stderr.String()))
+	}
+	for line := range strings.Lines(stdout.String()) {
+		var r result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("the client said %q: %v", line, err)
+		}
+		results = append(results, r)
+	}
+	if len(results) != purchases {
+		t.Fatalf("%d results of %d purchases\n%s", len(results), purchases, ends(stderr.String()))
+	}
+	return results
+}
+
+// ends returns the last lines of a text.
+func ends(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}

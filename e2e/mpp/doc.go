@@ -1,0 +1,6 @@
+// Package mpp runs buyers against official sellers of the Machine Payments Protocol, and against the sandbox's own
+// seller, on the chain of a sandbox and on a local chain of Tempo. It counts purchases, answers, credentials and debits.
+//
+// The official clients buy first, to prove that the sellers are right. Then programs that know nothing of MPP buy behind
+// purser.
+package mpp

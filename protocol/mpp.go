@@ -1,0 +1,136 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/purserpay/purser/protocol/mpp"
+	"github.com/purserpay/purser/x402"
+)
+
+// ErrInUse: a seller wants its credential in the field Authorization, which the request needs for itself.
+var ErrInUse = errors.New("the request has its own Authorization, where the seller wants the payment; it names no other header for that")
+
+// MPP is the HTTP authentication scheme Payment.
+type MPP struct{}
+
+// Offers implements [Protocol]. The charges that a request has room for are offers. Without one, the error says
+// why purser pays none.
+func (m MPP) Offers(asked, h http.Header, _ []byte) (x402.Challenge, bool, error) {
+	return m.read(asked, h.Values(mpp.HeaderChallenge))
+}
+
+func (m MPP) read(asked http.Header, values []string) (c x402.Challenge, found bool, err error) {
+	list, found, problem := mpp.Parse(values)
+	c.Version = mpp.Version
+	for _, one := range list {
+		r, unpaid := one.Charge()
+		if unpaid == nil {
+			unpaid = room(asked, one)
+		}
+		if unpaid == nil {
+			c.Accepts = append(c.Accepts, r)
+		} else if problem == nil {
+			problem = unpaid
+		}
+	}
+	if len(c.Accepts) > 0 {
+		problem = nil
+	}
+	return c, found, problem
+}
+
+// room returns [ErrInUse] if a request has no place for the credential that answers a challenge.
+func room(asked http.Header, c mpp.Challenge) error {
+	if field, err := c.Field(); err == nil && len(asked.Values(field)) > 0 {
+		return ErrInUse
+	}
+	return nil
+}
+
+// Carries implements [Protocol].
+func (MPP) Carries(h http.Header) bool {
+	return len(h.Values(mpp.HeaderOwnCredential)) > 0 || slices.ContainsFunc(h.Values(mpp.HeaderCredential), mpp.IsCredential)
+}
+
+// Room implements [Protocol].
+func (MPP) Room(asked http.Header, p x402.Payload) error {
+	c, err := mpp.Answered(p)
+	if err != nil {
+		return err
+	}
+	return room(asked, c)
+}
+
+// Writes implements [Protocol].
+func (MPP) Writes(version int) bool { return version == mpp.Version }
+
+// Credential implements [Protocol].
+func (MPP) Credential(p x402.Payload) (name, value string) {
+	c, err := mpp.Answered(p)
+	credential, unwritten := mpp.Credential(p)
+	if err != nil || unwritten != nil {
+		return mpp.HeaderCredential, mpp.Scheme // no seller takes it
+	}
+	name, _ = c.Field() // a challenge with another field is no offer
+	return name, mpp.Field(credential)
+}
+
+// Answer implements [Protocol]. After a credential, 403 and 409 with a problem of MPP's say that it was used.
+func (m MPP) Answer(status int, h http.Header, body []byte) (a Answer) {
+	if field := h.Values(mpp.HeaderReceipt); len(field) > 0 {
+		receipt, err := mpp.DecodeReceipt(field[0])
+		if a.Problem = err; err == nil {
+			a.Receipt = &receipt
+		}
+	}
+	name, detail := mpp.Problem(body)
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	used := status == http.StatusForbidden || status == http.StatusConflict
+	a.Refuses = used && (name != "" || body == nil && kind == "application/problem+json")
+	if status == http.StatusPaymentRequired {
+		a.Challenge, a.Found, _ = m.read(nil, h.Values(mpp.HeaderChallenge))
+	}
+	a.Challenge.Error = name
+	if detail != "" {
+		a.Challenge.Error += ": " + detail
+	}
+	if used && name != "" {
+		a.Found, a.Challenge.Error = true, fmt.Sprintf("credential already used (%d): %s", status, a.Challenge.Error)
+	}
+	a.Speaks = a.Receipted() || a.Found || name != ""
+	return a
+}
+
+// Insists implements [Protocol]: a seller that rotates its challenges asks for another one each time.
+func (MPP) Insists() bool { return true }
+
+// Withhold implements [Protocol].
+func (MPP) Withhold(h http.Header) {
+	if values := h.Values(mpp.HeaderChallenge); slices.ContainsFunc(values, func(value string) bool {
+		return strings.Contains(strings.ToLower(value), strings.ToLower(mpp.Scheme))
+	}) {
+		h.Del(mpp.HeaderChallenge)
+	}
+}
+
+// Decode implements [Protocol]: clients hand in the whole value of WWW-Authenticate.
+func (m MPP) Decode(field string) (x402.Challenge, error) {
+	c, found, err := m.read(nil, []string{field})
+	if !found {
+		err = fmt.Errorf("%w: no challenge of MPP", x402.ErrNotChallenge)
+	}
+	return c, err
+}
+
+// DecodeReceipt implements [Protocol].
+func (MPP) DecodeReceipt(field string) (x402.Receipt, error) { return mpp.DecodeReceipt(field) }
+
+// Secrets implements [Protocol].
+func (MPP) Secrets() []string {
+	return []string{mpp.HeaderOwnCredential, mpp.HeaderReceipt, "Payment-Session", "Payment-Session-Snapshot"}
+}
