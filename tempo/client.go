@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -25,6 +26,22 @@ var (
 	_ chain.Reader = (*Client)(nil)
 	_ Hints        = (*Client)(nil)
 )
+
+// Open returns the reader of a network: a Client for Tempo, and one of package chain for all others.
+func Open(n x402.Network, o chain.Options) (chain.Reader, error) {
+	if n.Rail == Number {
+		return New(o)
+	}
+	return chain.New(o)
+}
+
+// Rails returns the rail if there is an RPC of Tempo among those of all networks.
+func Rails(all chain.Networks, now pay.Clock) []pay.Rail {
+	if c, is := all[Network().Name].(*Client); is {
+		return []pay.Rail{NewRail(c, now)}
+	}
+	return nil
+}
 
 // maxSeen bounds the remembered headers: some 1 MB.
 const maxSeen = 2048

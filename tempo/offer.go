@@ -1,19 +1,17 @@
 package tempo
 
 import (
-	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
-
-// intentCharge is the one intent that the rail takes: one payment for one request.
-const intentCharge = "charge"
 
 // modePull has the seller send the transaction. In the other mode the payer sends it.
 const modePull = "pull"
@@ -24,7 +22,6 @@ const maxSplits = 10
 // offer is a challenge of MPP for the method tempo.
 type offer struct {
 	id, realm string
-	expires   time.Time // zero: it does not say
 	currency  x402.Address
 	amount    money.Amount
 	// transfers has the one to the seller, without a memo, and then those to others.
@@ -32,36 +29,50 @@ type offer struct {
 	sponsored bool
 }
 
-// readOffer reads the challenge from the entry of a requirement as package mpp writes it.
+// readOffer reads the challenge that a requirement keeps.
 func readOffer(raw json.RawMessage) (o offer, err error) {
-	entry, err := strictjson.Object(raw)
+	challenge, request, err := mpp.ReadEcho(raw)
 	if err != nil {
-		return o, fmt.Errorf("the entry: %w", err)
+		return o, err
 	}
-	challenge, err := strictjson.Object(entry["challenge"])
-	if err != nil {
-		return o, fmt.Errorf("the challenge: %w", err)
+	o = offer{id: challenge.Get("id"), realm: challenge.Get("realm"), currency: request.Currency, amount: request.Amount}
+	details := request.Details
+	switch {
+	case challenge.Get("method") != "tempo" || !strings.EqualFold(challenge.Get("intent"), x402.SchemeCharge):
+		return o, errors.New("it is no charge by tempo")
+	case o.id == "" || o.realm == "":
+		return o, errors.New("the challenge has no id or no realm")
+	case request.ChainID != chainID:
+		return o, fmt.Errorf("the chain id is %d instead of %d", request.ChainID, chainID)
+	case o.amount.IsZero():
+		return o, errors.New("the amount is 0")
+	case details["memo"] != nil:
+		return o, errors.New("the seller wants a memo of its own, which cannot be told from that of another payment")
+	case details["supportedModes"] != nil && !lists(details["supportedModes"], modePull):
+		return o, errors.New("the seller does not send transactions (supportedModes)")
 	}
-	if text(challenge, "intent") != intentCharge {
-		return o, fmt.Errorf("the intent is not %s", intentCharge)
+	switch sponsor := string(details["feePayer"]); sponsor {
+	case "", "false":
+	case "true":
+		o.sponsored = true
+	default:
+		return o, errors.New("feePayer is neither true nor false")
 	}
-	if o.id, o.realm = text(challenge, "id"), text(challenge, "realm"); o.id == "" || o.realm == "" {
-		return o, fmt.Errorf("the challenge has no id or no realm")
-	}
-	if _, has := challenge["expires"]; has {
-		if o.expires, err = time.Parse(time.RFC3339, text(challenge, "expires")); err != nil {
-			return o, fmt.Errorf("expires is not a time")
+	first := Transfer{To: request.Payee, Amount: request.Amount}
+	var splits []Transfer
+	if list := details["splits"]; list != nil {
+		if splits, err = readSplits(list); err != nil {
+			return o, err
 		}
 	}
-	plain, err := base64.RawURLEncoding.DecodeString(text(challenge, "request"))
-	if err != nil {
-		return o, fmt.Errorf("the request is not base64url")
+	for _, s := range splits {
+		var under bool
+		if first.Amount, under = first.Amount.Sub(s.Amount); under || first.Amount.IsZero() {
+			return o, errors.New("the splits leave nothing of the amount")
+		}
 	}
-	request, err := strictjson.Object(plain)
-	if err != nil {
-		return o, fmt.Errorf("the request: %w", err)
-	}
-	return o, o.read(request)
+	o.transfers = append([]Transfer{first}, splits...)
+	return o, nil
 }
 
 // object is the members of an object of JSON.
@@ -71,52 +82,6 @@ type object = map[string]json.RawMessage
 func text(o object, key string) string {
 	s, _ := strictjson.Unquote(o[key])
 	return s
-}
-
-// read reads the decoded request.
-func (o *offer) read(request object) (err error) {
-	if o.currency, err = x402.ParseAddress(text(request, "currency")); err != nil {
-		return fmt.Errorf("currency is %w", err)
-	}
-	first, err := readTransfer(request)
-	if err != nil {
-		return err
-	}
-	o.amount = first.Amount
-	details, err := strictjson.Object(request["methodDetails"])
-	if err != nil {
-		return fmt.Errorf("methodDetails: %w", err)
-	}
-	switch {
-	case string(details["chainId"]) != fmt.Sprint(chainID):
-		return fmt.Errorf("the chain id is %.20s instead of %d", details["chainId"], chainID)
-	case details["memo"] != nil:
-		return fmt.Errorf("the seller wants a memo of its own, which cannot be told from that of another payment")
-	}
-	switch sponsor := string(details["feePayer"]); sponsor {
-	case "", "false":
-	case "true":
-		o.sponsored = true
-	default:
-		return fmt.Errorf("feePayer is neither true nor false")
-	}
-	if modes := details["supportedModes"]; modes != nil && !lists(modes, modePull) {
-		return fmt.Errorf("the seller does not send transactions (supportedModes)")
-	}
-	var splits []Transfer
-	if list := details["splits"]; list != nil {
-		if splits, err = readSplits(list); err != nil {
-			return err
-		}
-	}
-	for _, s := range splits {
-		var under bool
-		if first.Amount, under = first.Amount.Sub(s.Amount); under || first.Amount.IsZero() {
-			return fmt.Errorf("the splits leave nothing of the amount")
-		}
-	}
-	o.transfers = append([]Transfer{first}, splits...)
-	return nil
 }
 
 // lists reports whether an array of JSON has a text.
@@ -129,7 +94,7 @@ func lists(array json.RawMessage, wanted string) bool {
 
 func readSplits(list json.RawMessage) (splits []Transfer, err error) {
 	if strictjson.Kind(list) != '[' {
-		return nil, fmt.Errorf("splits is no array")
+		return nil, errors.New("splits is no array")
 	}
 	for e := range strictjson.Elements(list) {
 		if len(splits) == maxSplits {
@@ -149,7 +114,7 @@ func readSplits(list json.RawMessage) (splits []Transfer, err error) {
 			}
 		}
 		if _, is := Attributed(t.Memo); is {
-			return nil, fmt.Errorf("the memo of a split could pay another challenge")
+			return nil, errors.New("the memo of a split could pay another challenge")
 		}
 		splits = append(splits, t)
 	}
@@ -159,10 +124,10 @@ func readSplits(list json.RawMessage) (splits []Transfer, err error) {
 // readTransfer reads the members amount and recipient.
 func readTransfer(o object) (t Transfer, err error) {
 	if t.Amount, err = money.Parse(text(o, "amount")); err != nil || t.Amount.IsZero() {
-		return t, fmt.Errorf("the amount is not a whole number above 0")
+		return t, errors.New("the amount is not a whole number above 0")
 	}
 	if t.To, err = x402.ParseAddress(text(o, "recipient")); err != nil || t.To.IsZero() {
-		return t, fmt.Errorf("the recipient is not an address")
+		return t, errors.New("the recipient is not an address")
 	}
 	return t, nil
 }

@@ -2,7 +2,6 @@ package tempo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -120,8 +120,8 @@ func (r *Rail) Authorize(ctx context.Context, a x402.Authorization, req x402.Req
 	}
 	now := r.now()
 	ends := now.Add(lasts)
-	if !o.expires.IsZero() && o.expires.Before(ends) {
-		ends = o.expires
+	if !req.Expires.IsZero() && req.Expires.Before(ends) {
+		ends = req.Expires
 	}
 	if t.ValidBefore = min(a.ValidBefore, uint64(ends.Unix())); time.Unix(int64(t.ValidBefore), 0).Sub(now) < needs {
 		return a, fmt.Errorf("the challenge ends in less than %s", needs)
@@ -210,10 +210,8 @@ func (*Rail) Payload(o x402.Offer, a x402.Authorization, s x402.Signature) (x402
 	if err != nil {
 		return x402.Payload{}, err
 	}
-	if !json.Valid(o.Accepted) {
-		return x402.Payload{}, errors.New("encode payload: the offer is not valid JSON")
-	}
-	// As package x402, this writes the text by itself: json.Marshal would compact and escape the echoed part.
-	return x402.Payload{Version: o.Version, JSON: fmt.Appendf(nil, `{"x402Version":%d,"accepted":%s,"payload":{"signature":%q,"type":"transaction"},"source":"did:pkh:eip155:%d:%s"}`,
-		o.Version, o.Accepted, hexOf(signed), chainID, a.From)}, nil
+	return mpp.Payload(o, a.From, struct {
+		Signature string `json:"signature"`
+		Type      string `json:"type"`
+	}{hexOf(signed), "transaction"})
 }
