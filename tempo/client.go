@@ -95,29 +95,35 @@ func (c *Client) Price(ctx context.Context) (base, tip money.Amount, err error) 
 	return newest.BaseFee.Amount, advice.Amount, nil
 }
 
-// The gas of calls whose estimate the RPC refuses, as it does for a wallet without tokens; and of what a transaction
-// takes beside its calls.
+// Gas beside what the RPC estimates, for the signature, as the official client has it. gasUnknown is that of a call whose
+// estimate the RPC refuses, as it does for a wallet without tokens.
 const (
-	gasUnknown = 600_000
-	gasBeside  = 50_000
+	gasBeside  = 5_000
+	gasUnknown = 800_000
 )
 
-// Gas estimates each call by itself: nodes differ in how they estimate several. A sum above the bound of sponsors is cut.
+// Gas estimates the transaction of some calls. More than the bound of sponsors is cut.
 func (c *Client) Gas(ctx context.Context, from x402.Address, calls []Call) (uint64, error) {
-	sum := uint64(gasBeside)
-	for _, call := range calls {
-		var gas *chain.Quantity
-		err := c.Call(ctx, &gas, "eth_estimateGas", map[string]string{"from": from.String(), "to": call.To.String(), "data": hexOf(call.Data)})
-		switch {
-		case chain.Refused(err), err == nil && gas == nil:
-			sum += gasUnknown
-		case err != nil:
-			return 0, err
-		default:
-			sum += min(uint64(*gas), maxGas)
-		}
+	type call struct {
+		To    x402.Address `json:"to"`
+		Value string       `json:"value"`
+		Data  string       `json:"data"`
 	}
-	return sum, nil
+	asked := make([]call, len(calls))
+	for i, one := range calls {
+		asked[i] = call{one.To, "0x0", hexOf(one.Data)}
+	}
+	var gas *chain.Quantity
+	err := c.Call(ctx, &gas, "eth_estimateGas", map[string]any{
+		"from": from.String(), "type": hexOf([]byte{kindTransaction}), "calls": asked, "nonceKey": hexOf(expiring), "nonce": "0x0",
+	})
+	switch {
+	case chain.Refused(err), err == nil && gas == nil:
+		return min(uint64(len(calls))*gasUnknown, maxGas), nil
+	case err != nil:
+		return 0, err
+	}
+	return min(uint64(*gas), maxGas) + gasBeside, nil
 }
 
 // header holds the needed fields of a block header.
