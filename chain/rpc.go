@@ -105,6 +105,9 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "RPC " + e.method + ": answered " + e.text }
 
+// ErrNoToken: there is no contract at the address of a token.
+var ErrNoToken = errors.New("no token")
+
 var errNoBlock = errors.New("the RPC does not have the block")
 
 // call makes one JSON-RPC call. Calls are not batched, because providers limit or refuse batches.
@@ -206,7 +209,7 @@ func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, s
 		return word{}, err
 	}
 	if result == "0x" {
-		return word{}, fmt.Errorf("RPC eth_call: no token at %s", contract)
+		return word{}, fmt.Errorf("RPC eth_call: %w at %s", ErrNoToken, contract)
 	}
 	value, err := x402.ParseNonce(result) // any 32 bytes
 	if err != nil {

@@ -24,7 +24,7 @@ type Client struct {
 
 var (
 	_ chain.Reader = (*Client)(nil)
-	_ Hints        = (*Client)(nil)
+	_ Node         = (*Client)(nil)
 )
 
 // Open returns the reader of a network: a Client for Tempo, and one of package chain for all others.
@@ -57,6 +57,24 @@ func New(o chain.Options) (*Client, error) {
 		return nil, err
 	}
 	return &Client{c, seen}, nil
+}
+
+// Balance returns the owner's token balance at the latest block. A token that the chain does not have is none.
+func (c *Client) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (money.Amount, error) {
+	have, err := c.Client.Balance(ctx, n, a, owner)
+	if chain.Missing(err) {
+		return money.Amount{}, nil
+	}
+	return have, err
+}
+
+// BalanceAt is Balance at a block.
+func (c *Client) BalanceAt(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (money.Amount, error) {
+	have, err := c.Client.BalanceAt(ctx, n, a, owner, b)
+	if chain.Missing(err) {
+		return money.Amount{}, nil
+	}
+	return have, err
 }
 
 // number is an amount in the form of JSON-RPC.

@@ -32,18 +32,20 @@ const (
 	feeUnit = 1_000_000_000_000
 )
 
-// Hints tells what a transaction needs that is made now.
-type Hints interface {
+// Node is the part of an RPC that the rail needs.
+type Node interface {
 	// Price returns the price of a unit of gas in the newest block, and the tip beside it that nodes advise.
 	Price(ctx context.Context) (base, tip money.Amount, err error)
 	// Gas returns the gas that some calls of an account take in one transaction.
 	Gas(ctx context.Context, from x402.Address, calls []Call) (uint64, error)
+	// Submit gives a signed transaction to the chain, as 0x and hex digits.
+	Submit(ctx context.Context, signed string) error
 }
 
 // Rail pays offers of MPP for the method tempo.
 type Rail struct {
-	hints Hints
-	now   pay.Clock
+	node Node
+	now  pay.Clock
 }
 
 var (
@@ -52,11 +54,11 @@ var (
 )
 
 // NewRail returns the rail. A nil clock is the system's.
-func NewRail(h Hints, now pay.Clock) *Rail {
+func NewRail(n Node, now pay.Clock) *Rail {
 	if now == nil {
 		now = time.Now
 	}
-	return &Rail{h, now}
+	return &Rail{n, now}
 }
 
 // Number returns the rail's number in the books.
@@ -136,11 +138,11 @@ func (r *Rail) Authorize(ctx context.Context, a x402.Authorization, req x402.Req
 
 // price sets what the gas of a transaction may cost, and returns the most that its payer pays for it.
 func (r *Rail) price(ctx context.Context, from x402.Address, t *Transaction) (fee money.Amount, err error) {
-	base, tip, err := r.hints.Price(ctx)
+	base, tip, err := r.node.Price(ctx)
 	if err != nil {
 		return fee, err
 	}
-	if t.Gas, err = r.hints.Gas(ctx, from, t.Calls); err != nil {
+	if t.Gas, err = r.node.Gas(ctx, from, t.Calls); err != nil {
 		return fee, err
 	}
 	t.Gas = min(t.Gas, maxGas)

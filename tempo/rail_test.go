@@ -56,6 +56,8 @@ func (h hints) Price(context.Context) (base, tip money.Amount, err error) {
 
 func (h hints) Gas(context.Context, x402.Address, []tempo.Call) (uint64, error) { return h.gas, h.err }
 
+func (h hints) Submit(context.Context, string) error { return h.err }
+
 var usual = hints{base: 1_000_000_000, tip: 100, gas: 300_000}
 
 func TestRailTakes(t *testing.T) {
