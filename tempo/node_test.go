@@ -28,6 +28,9 @@ type node struct {
 	emptyBlooms                  bool
 	brokenAt, otherAt            uint64 // a header that names another parent, or is another one
 	most                         uint64 // blocks that one question for logs may have; 0: any
+	outgoing                     bool   // no log is of a transfer to a wallet
+	noTokens                     bool
+	gas                          uint64 // that a transaction takes; 0: it refuses to tell
 
 	mu    *sync.Mutex
 	calls map[string]int
@@ -137,10 +140,21 @@ func (n *node) answer(method string, params []json.RawMessage) (result any, refu
 			return nil, "no such tag"
 		}
 		return n.header(number), ""
+	case "eth_estimateGas":
+		if n.gas == 0 {
+			return nil, "execution reverted"
+		}
+		return hexNumber(n.gas), ""
 	case "eth_call":
+		if n.noTokens {
+			return "0x", ""
+		}
 		return fmt.Sprintf("0x%064x", 6), ""
 	case "eth_getLogs":
-		var q struct{ FromBlock, ToBlock, BlockHash string }
+		var q struct {
+			FromBlock, ToBlock, BlockHash string
+			Topics                        []any
+		}
 		_ = json.Unmarshal(params[0], &q)
 		from, _ := strconv.ParseUint(strings.TrimPrefix(q.FromBlock, "0x"), 16, 64)
 		to, _ := strconv.ParseUint(strings.TrimPrefix(q.ToBlock, "0x"), 16, 64)
@@ -148,12 +162,14 @@ func (n *node) answer(method string, params []json.RawMessage) (result any, refu
 			return nil, "too many blocks"
 		}
 		hit := q.BlockHash == n.hash(n.used) || q.BlockHash == "" && !n.withholdsRange && from <= n.used && n.used <= to
-		if n.used == 0 || !hit || n.withholdsAll {
+		if n.used == 0 || !hit || n.withholdsAll || n.outgoing && len(q.Topics) == 3 {
 			return []any{}, ""
 		}
 		var found []any
 		for i, l := range n.logs() {
-			if len(n.receipt[i].topics) == 4 {
+			topic, one := q.Topics[0].(string)
+			topics := n.receipt[i].topics
+			if len(topics) == 4 || !one || topic == topics[0] { // to the wallet, too: a client must look at what it gets
 				found = append(found, l)
 			}
 		}
