@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/strictjson"
@@ -33,9 +35,12 @@ const (
 
 // Challenge is one offer of a seller.
 type Challenge struct {
-	// Parameters hold all parameters in their order, with names in lower case. The credential echoes them.
+	// Parameters hold all parameters in their order, with names in lower case.
 	Parameters []Parameter
 }
+
+// echoed lists the parameters that a credential repeats: those that official clients know.
+var echoed = []string{"id", "realm", "method", "intent", "request", "description", "digest", "expires", "header", "opaque"}
 
 // Parameter is one parameter of a challenge. Its value is text: HTTP has bytes of Latin-1 there.
 type Parameter struct{ Name, Value string }
@@ -75,6 +80,55 @@ func Parse(values []string) (list []Challenge, found bool, err error) {
 		}
 	}
 	return list, found, err
+}
+
+// KeyRequired names the object with the member challenges that MCP has in the place of [HeaderChallenge].
+const KeyRequired = "org.paymentauth/payment-required"
+
+// ParseMCP reads the challenges of MCP: an object with [KeyRequired]. found reports whether there is one.
+func ParseMCP(terms []byte) (list []x402.Requirement, found bool, err error) {
+	top, err := strictjson.Object(terms)
+	if err != nil || top[KeyRequired] == nil {
+		return nil, false, nil
+	}
+	asked, err := strictjson.Object(top[KeyRequired])
+	if err != nil || strictjson.Kind(asked["challenges"]) != '[' {
+		return nil, true, errors.New("no list of challenges")
+	}
+	n := 0
+	for one := range strictjson.Elements(asked["challenges"]) {
+		if n++; n > maxChallenges {
+			break
+		}
+		r, wrong := chargeMCP(one)
+		if wrong == nil {
+			list = append(list, r)
+		} else if err == nil {
+			err = wrong
+		}
+	}
+	return list, true, err
+}
+
+// chargeMCP reads a challenge of MCP, whose request is JSON.
+func chargeMCP(challenge json.RawMessage) (x402.Requirement, error) {
+	members, err := strictjson.Object(challenge)
+	if err != nil {
+		return x402.Requirement{}, err
+	}
+	var c Challenge
+	for _, name := range echoed {
+		value := members[name]
+		if text, is := strictjson.Unquote(value); is {
+			c.Parameters = append(c.Parameters, Parameter{name, text})
+		} else if value != nil && name == "request" {
+			c.Parameters = append(c.Parameters, Parameter{name, string(value)})
+		}
+	}
+	if err := c.check(); err != nil {
+		return x402.Requirement{}, err
+	}
+	return charge(c, challenge, members["request"])
 }
 
 // check refuses a challenge that could be read in two ways, or that nothing can answer.
@@ -187,9 +241,9 @@ func (s *scanner) value() (string, error) {
 			if s.at++; s.at == len(s.text) {
 				return "", errors.New("a quoted string does not end")
 			}
-			if r, ok := escaped(s.text[s.at:]); ok {
+			if r, n := escaped(s.text[s.at:]); n > 0 {
 				value = utf8.AppendRune(value, r)
-				s.at += len(`uXXXX`) - 1
+				s.at += n - 1
 			} else {
 				value = utf8.AppendRune(value, rune(s.text[s.at]))
 			}
@@ -200,19 +254,25 @@ func (s *scanner) value() (string, error) {
 	return "", errors.New("a quoted string does not end")
 }
 
-// escaped reads uXXXX at the beginning of a text.
-func escaped(text string) (r rune, ok bool) {
-	if len(text) < len("uXXXX") || text[0] != 'u' {
-		return 0, false
-	}
-	for _, c := range []byte(text[1:5]) {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20)
-		if digit < 0 {
+// escaped reads uXXXX at the beginning of a text, and its second half if that is one. n is 0 for another text.
+func escaped(text string) (r rune, n int) {
+	unit := func(text string) (rune, bool) {
+		if len(text) < len("uXXXX") || text[0] != 'u' {
 			return 0, false
 		}
-		r = r<<4 | rune(digit)
+		code, err := strconv.ParseUint(text[1:5], 16, 16)
+		return rune(code), err == nil
 	}
-	return r, true
+	r, ok := unit(text)
+	if !ok {
+		return 0, 0
+	}
+	if utf16.IsSurrogate(r) && strings.HasPrefix(text[5:], `\`) {
+		if low, ok := unit(text[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+			return utf16.DecodeRune(r, low), 2*len("uXXXX") + 1
+		}
+	}
+	return r, len("uXXXX")
 }
 
 // latin returns bytes of Latin-1 as text.
