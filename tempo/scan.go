@@ -39,7 +39,7 @@ func (c *Client) Used(ctx context.Context, q pay.UsedQuery) (a pay.UsedAnswer, e
 		}
 		return pay.UsedAnswer{}, fmt.Errorf("transfers in blocks %d to %d: %w", q.From, a.Through, err)
 	}
-	if err = c.group(ctx, q, logs, &a); err == nil {
+	if err = c.group(ctx, logs, &a); err == nil {
 		basis := []pay.ChainBlock{q.Safe}
 		if q.Known != nil {
 			basis = append(basis, *q.Known)
@@ -84,7 +84,7 @@ func (c *Client) walletLogs(ctx context.Context, q pay.UsedQuery, to uint64) (al
 }
 
 // group makes one payment of the logs of a wallet in a transaction. One without a memo is unexplained.
-func (c *Client) group(ctx context.Context, q pay.UsedQuery, logs []chain.LogEntry, a *pay.UsedAnswer) error {
+func (c *Client) group(ctx context.Context, logs []chain.LogEntry, a *pay.UsedAnswer) error {
 	type of struct {
 		transaction string
 		from        string
