@@ -155,9 +155,7 @@ func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.Tim
 		if i > 0 {
 			name = source.On(n.Name)
 		}
-		c, err := tempo.Open(n, chain.Options{
-			URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name),
-		})
+		c, err := tempo.Open(n, chain.Options{URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name)})
 		if err != nil {
 			return nil, fmt.Errorf("purser: %s: %w", r.variable, err)
 		}

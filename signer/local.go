@@ -89,8 +89,8 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	return l.sign(ctx, w, m.From, m.Digest)
 }
 
-// SignBytes signs the Keccak-256 hash of the message's bytes: of a transaction of a chain with keys like Ethereum's. Its
-// errors are those of Sign.
+// SignBytes signs the Keccak-256 hash of the message's bytes: of a transaction of a chain with keys like Ethereum's. It
+// fails as Sign does.
 func (l *Local) SignBytes(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
 	if len(m.Bytes) == 0 {
 		return x402.Signature{}, errors.New("the message is empty")

@@ -8,8 +8,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Transfers lists the transfers from and to some wallets. Those that a wallet makes to others in one transaction are one,
-// to the first payee: so the books have payments with several payees, and with a fee for gas.
+// Transfers lists the transfers from and to some wallets. All that a wallet sends to others in one transaction is one
+// transfer, to the first payee: so the books have payments with several payees, and with a fee for gas.
 func (c *Client) Transfers(ctx context.Context, q treasury.TransfersQuery) (treasury.TransfersAnswer, error) {
 	a, err := c.Client.Transfers(ctx, q)
 	a.Transfers = joined(a.Transfers, q.Wallets)

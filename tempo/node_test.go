@@ -23,7 +23,7 @@ type node struct {
 	final, head uint64
 	used        uint64 // the block that has the transaction; 0: none
 	receipt     []entry
-	// What it lies about.
+	// Its lies.
 	withholdsRange, withholdsAll bool // logs
 	emptyBlooms                  bool
 	brokenAt, otherAt            uint64 // a header that names another parent, or is another one

@@ -83,7 +83,7 @@ func (c *Client) walletLogs(ctx context.Context, q pay.UsedQuery, to uint64) (al
 	return all, nil
 }
 
-// group makes one payment of the logs of a wallet in a transaction. One without a memo is unexplained.
+// group makes one payment of the logs of a wallet in a transaction. Without a memo, they are unexplained.
 func (c *Client) group(ctx context.Context, logs []chain.LogEntry, a *pay.UsedAnswer) error {
 	type of struct {
 		transaction string

@@ -92,7 +92,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// One RPC alone can hide a payment by lies about everything. The second one must agree, and tells of it.
+// An RPC alone can hide a payment by lies about everything. The second one must agree, and tells of it.
 func TestTraceOfALiar(t *testing.T) {
 	t.Parallel()
 	q, logs := paid(t)

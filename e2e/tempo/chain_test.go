@@ -155,7 +155,7 @@ func (p *payer) until(q pay.TraceQuery, within time.Duration, holds func(pay.Tra
 	return got
 }
 
-// A transaction moves the price and the fee once, whoever sends it again.
+// A transaction moves the price and the fee once, however often it is sent.
 func TestTakenOnce(t *testing.T) {
 	t.Parallel()
 	p := newPayer(t)
@@ -210,8 +210,8 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// An RPC that withholds a payment's logs of a range is found out by the blocks' filters. One that forges those too is
-// contradicted by another one. One whose blocks are no chain says nothing.
+// The blocks' filters find out an RPC that withholds a payment's logs of a range. Another RPC contradicts a liar that
+// forges those too. A liar whose blocks are no chain says nothing.
 func TestLiars(t *testing.T) {
 	t.Parallel()
 	p := newPayer(t)
