@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/internal/strictjson"
@@ -187,9 +188,9 @@ func (s *scanner) value() (string, error) {
 			if s.at++; s.at == len(s.text) {
 				return "", errors.New("a quoted string does not end")
 			}
-			if r, ok := escaped(s.text[s.at:]); ok {
+			if r, n := escaped(s.text[s.at:]); n > 0 {
 				value = utf8.AppendRune(value, r)
-				s.at += len(`uXXXX`) - 1
+				s.at += n - 1
 			} else {
 				value = utf8.AppendRune(value, rune(s.text[s.at]))
 			}
@@ -200,9 +201,27 @@ func (s *scanner) value() (string, error) {
 	return "", errors.New("a quoted string does not end")
 }
 
-// escaped reads uXXXX at the beginning of a text.
-func escaped(text string) (r rune, ok bool) {
-	if len(text) < len("uXXXX") || text[0] != 'u' {
+// escaped reads uXXXX at the beginning of a text, or two of them for a character beyond 16 bits. n is its length, 0 if
+// there is none.
+func escaped(text string) (r rune, n int) {
+	const one = len(`uXXXX`)
+	first, ok := unit(text)
+	if !ok {
+		return 0, 0
+	}
+	if len(text) > one && text[one] == '\\' {
+		if second, ok := unit(text[one+1:]); ok {
+			if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
+				return pair, 2*one + 1
+			}
+		}
+	}
+	return first, one
+}
+
+// unit reads uXXXX at the beginning of a text.
+func unit(text string) (r rune, ok bool) {
+	if len(text) < len(`uXXXX`) || text[0] != 'u' {
 		return 0, false
 	}
 	for _, c := range []byte(text[1:5]) {

@@ -65,13 +65,13 @@ func rotations() []Play {
 	}
 }
 
-// storm meets each credential with trouble two times at most.
+// storm meets each credential with trouble two times at most. It denies no payload of x402, where a 402 is a refusal.
 func storm(v *visit, one *sale) {
 	v.mu.Lock()
 	chance, seen := v.chance.Float64(), one.seen
 	v.mu.Unlock()
 	switch {
-	case seen > 2:
+	case seen > 2, one.byX402 && chance < .4:
 		v.deliver(one)
 	case chance < .2:
 		v.demand(problemVerify, "not yet")

@@ -86,8 +86,9 @@ type Shop struct {
 
 // sale is what became of a credential.
 type sale struct {
-	order string
-	seen  int // guarded by Shop.mu
+	order  string
+	byX402 bool
+	seen   int // guarded by Shop.mu
 
 	mu      sync.Mutex // one request of a credential at a time
 	payload x402.Payload
@@ -236,7 +237,7 @@ func (v *visit) admit(text string, byX402 bool) (one *sale, no *refusal) {
 		}
 		return one, nil
 	}
-	one = &sale{order: v.order, seen: 1, terms: v.requirement()}
+	one = &sale{order: v.order, byX402: byX402, seen: 1, terms: v.requirement()}
 	if byX402 {
 		payload, err := x402.DecodePayload(text)
 		if err != nil || !one.terms.AnsweredBy(payload) {
