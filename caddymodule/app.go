@@ -75,6 +75,10 @@ type App struct {
 	// Schemes of x402 to pay by, separated by commas: exact, upto. With upto a seller chooses how much it
 	// takes, at most what it asks. Default: {env.PURSER_SCHEMES}, else exact.
 	Schemes string `json:"schemes,omitempty" form:"list"`
+	// Rails to pay by, in the order of choice where a seller offers several: eip3009 and permit2 of x402,
+	// mpp-evm, tempo-sponsored and tempo of MPP. Default: {env.PURSER_RAILS}, else
+	// eip3009,mpp-evm,tempo-sponsored,tempo,permit2.
+	Rails string `json:"rails,omitempty" form:"list"`
 	// NetworkTable has the RPCs of networks.
 	NetworkTable map[string]NetworkOptions `json:"network,omitempty"`
 

@@ -129,7 +129,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	t.closeLater(wallets)
 	o := pay.Options{
 		Store: home.store, Calls: home.calls, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: home.observer(), Tracer: tracing.Tracer{Version: Version()},
-		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes,
+		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes, Ways: a.settings.rails,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 		Failures: a.settings.failures, Retain: a.settings.retain, Names: a.settings.names(),
 		ApprovalWait: a.settings.approvalWait, ApprovalExpiry: a.settings.approvalExpiry, SendTimeout: a.settings.answerTimeout,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
@@ -56,7 +57,7 @@ type settings struct {
 	approvalExpiry time.Duration
 	answerTimeout  time.Duration
 	networks       []x402.Network
-	schemes        []string
+	schemes, rails []string
 	site           string                 // see App.Site
 	rpcs           map[string]networkRPCs // by network
 	admission      admission.Options
@@ -84,7 +85,8 @@ func (a *App) resolve() (s settings, err error) {
 		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
 		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
 		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
-		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.schemes, a.Schemes),
+		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.some("scheme", x402.SchemeExact, x402.SchemeUpto), a.Schemes),
+		set(&s.rails, option{"rails", "PURSER_RAILS", strings.Join(pay.DefaultWays(), ",")}.some("rail", pay.DefaultWays()...), a.Rails),
 		a.resolvePolicy(&s), a.ApprovalOptions.resolve(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.NoticeOptions.resolve(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
 	)
 	if err != nil {
@@ -165,18 +167,20 @@ func (o option) settlement(given string) (pay.Settlement, error) {
 	return s, nil
 }
 
-// schemes is an option that lists schemes of x402.
-func (o option) schemes(given string) ([]string, error) {
-	all, err := o.list(given)
-	for _, name := range all {
-		if name != x402.SchemeExact && name != x402.SchemeUpto {
-			return nil, o.errorf("unknown scheme %q", name)
+// some returns an option that lists some of these words. what names one of them.
+func (o option) some(what string, of ...string) func(given string) ([]string, error) {
+	return func(given string) ([]string, error) {
+		all, err := o.list(given)
+		for _, name := range all {
+			if !slices.Contains(of, name) {
+				return nil, o.errorf("unknown %s %q", what, name)
+			}
 		}
+		if err == nil && len(all) == 0 {
+			err = o.errorf("no %s is named", what)
+		}
+		return all, err
 	}
-	if err == nil && len(all) == 0 {
-		err = o.errorf("no scheme is named")
-	}
-	return all, err
 }
 
 func (o option) networks(given string) (all []x402.Network, err error) {

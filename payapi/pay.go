@@ -167,7 +167,11 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	if err != nil {
 		return want, err
 	}
-	if want.Settlement, err = pay.ParseSettlement(settlement, a.settlement); err != nil {
+	unless := a.settlement
+	if want.Challenge.Version >= x402.OtherProtocols { // a facilitator settles payments of x402 only
+		unless = pay.SettleSeller
+	}
+	if want.Settlement, err = pay.ParseSettlement(settlement, unless); err != nil {
 		return want, err
 	}
 	if want.Task, _, err = f.text("task", "Invalid task"); err != nil {

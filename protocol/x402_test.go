@@ -12,7 +12,7 @@ import (
 func TestLostPayloadIsX402s(t *testing.T) {
 	t.Parallel()
 	spoken := protocol.Spoken()
-	for version, want := range map[int]bool{0: true, 1: true, 2: true, x402.OtherProtocols: false} {
+	for version, want := range map[int]bool{0: true, 1: true, 2: true, x402.OtherProtocols - 1: true, x402.OtherProtocols + 1: false} {
 		p := spoken.Of(x402.Payload{Version: version})
 		if (p != nil) != want {
 			t.Errorf("version %d: %v", version, p)

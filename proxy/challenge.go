@@ -18,14 +18,15 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
 
-// isPaywall reports whether a 402 is a page for people. Sellers of version 1 show it in place of the challenge to
-// clients that look like browsers, as agents' fetch tools do.
-func isPaywall(req *http.Request, resp *http.Response) bool {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return kind == "text/html" && slices.Contains([]string{http.MethodGet, http.MethodHead}, methodOf(req))
+// tellsMore reports whether a 402 without a challenge may have one for clients that ask as those of x402 or MPP do.
+// Sellers of x402 version 1 show a page in its place to clients that look like browsers, as agents' fetch tools do. Some
+// sellers of MPP name no terms to clients that do not list what they can pay by.
+func tellsMore(req *http.Request, resp *http.Response) bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead}, methodOf(req)) && asksFor(resp.Header) == ""
 }
 
 // behindPaywall asks the seller once more, unpaid, for something that programs read. Without a challenge in
@@ -35,7 +36,10 @@ func (t *Transport) behindPaywall(req *http.Request, call *Call, page *http.Resp
 ) {
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
-	out.Header.Set("Accept", "application/json")
+	if kind, _, _ := mime.ParseMediaType(page.Header.Get("Content-Type")); kind == "text/html" {
+		out.Header.Set("Accept", "application/json")
+	}
+	out.Header.Set(mpp.HeaderAccept, mpp.Accepts)
 	call.cookies.send(out)
 	again := new(sendTrace)
 	resp, _, err := t.pass(out, again)
@@ -71,16 +75,8 @@ func (t *Transport) declineForeign(req *http.Request, resp *http.Response) (*htt
 // asksFor names another way to pay than x402 by the headers of a 402; "" if none is known.
 func asksFor(h http.Header) string {
 	for _, value := range h.Values("WWW-Authenticate") {
-		scheme, rest, _ := strings.Cut(strings.TrimSpace(value), " ")
-		switch strings.ToLower(scheme) {
-		case "payment":
-			for _, method := range []string{"tempo", "evm", "usdc", "solana", "stripe", "card", "lightning"} {
-				if strings.Contains(strings.ToLower(rest), `method="`+method+`"`) {
-					return "MPP (" + method + ")"
-				}
-			}
-			return "MPP"
-		case "l402", "lsat":
+		scheme, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+		if scheme = strings.ToLower(scheme); scheme == "l402" || scheme == "lsat" {
 			return "L402 (Lightning)"
 		}
 	}

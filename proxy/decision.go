@@ -372,6 +372,9 @@ func (m *memo) sameChallenge(again x402.Challenge) bool {
 	}
 	for i, r := range again.Accepts {
 		was := m.challenge.Accepts[i]
+		if r.Version >= x402.OtherProtocols && !bytes.Equal(r.Raw, was.Raw) { // each challenge of MPP has an id
+			return false
+		}
 		if r.Scheme != was.Scheme || r.Network != was.Network || r.Amount != was.Amount || r.Asset != was.Asset || r.PayTo != was.PayTo {
 			return false
 		}

@@ -83,8 +83,7 @@ func TestPaywallWithoutChallenge(t *testing.T) {
 func TestForeignWays(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		`Payment id="x", realm="r", method="tempo", intent="charge", request="e30"`: "MPP (tempo)", `payment id="x"`: "MPP",
-		`Payment id="x", method="stripe"`: "MPP (stripe)", `L402 macaroon="x"`: "L402 (Lightning)", `LSAT macaroon="x"`: "L402 (Lightning)",
+		`Payment id="x", realm="r", method="tempo", intent="charge", request="e30"`: "", `L402 macaroon="x"`: "L402 (Lightning)", `LSAT macaroon="x"`: "L402 (Lightning)",
 		"Basic": "", "": "",
 	} {
 		if got := asksFor(http.Header{"Www-Authenticate": {value}}); got != want {

@@ -202,7 +202,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	}
 	call.cookies.take(req, resp)
 	challenge, found, problem := carrier.offers(req, resp)
-	if !found && bodiless && isPaywall(req, resp) {
+	if !found && bodiless && tellsMore(req, resp) {
 		resp, seen, challenge, found, problem = t.behindPaywall(req, call, resp, seen)
 	}
 	if !found {

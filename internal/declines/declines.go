@@ -266,12 +266,12 @@ func All() []Reason {
 		},
 		{
 			Word: "unsupported", Group: Unsent, Codes: codes{pay.CodeUnsupported},
-			Why:       "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, and `upto` if `PURSER_SCHEMES` has it, USDC. Permit2 needs an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
+			Why:       "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, `upto` if `PURSER_SCHEMES` has it, a `charge` of MPP by `evm`, USDC. Permit2 and MPP need an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
 			Developer: "use a seller that offers what purser pays with; the detail names what was offered",
-			Operator:  "nothing, unless `PURSER_NETWORKS` or `PURSER_SCHEMES` leaves out what was offered",
+			Operator:  "nothing, unless `PURSER_NETWORKS`, `PURSER_SCHEMES` or `PURSER_RAILS` leaves out what was offered",
 		},
 		{
-			Word: "no-challenge", Group: Unsent, Why: "the 402 has no x402 challenge that purser can read",
+			Word: "no-challenge", Group: Unsent, Why: "the 402 has no challenge of x402 or MPP that purser can read",
 			Developer: "pay in the way that the seller asks for; the detail names it if it is known",
 			Operator:  "nothing; see [a 402 that purser passes](#a-402-that-purser-passes)",
 		},
@@ -339,6 +339,12 @@ func All() []Reason {
 			Why:       "the challenge has chosen what marks the payment, and another payment has it",
 			Developer: "ask the seller again, for a fresh challenge",
 			Operator:  "nothing",
+		},
+		{
+			Word: "authorization-in-use", Group: Unsent,
+			Why:       "the seller (MPP) wants its payment in the header `Authorization`, which the request needs for itself",
+			Developer: "leave the request's own `Authorization` out if the seller takes it without one, or tell the seller to offer `header=\"Payment-Authorization\"`",
+			Operator:  "nothing: the seller has to name another header, or to offer x402",
 		},
 		{
 			Word: "idempotency-key-invalid", Group: Unsent, Why: "the `Idempotency-Key` is not one value of 1–255 visible ASCII characters",

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -34,9 +35,12 @@ const (
 
 // Challenge is one offer of a seller.
 type Challenge struct {
-	// Parameters hold all parameters in their order, with names in lower case. The credential echoes them.
+	// Parameters hold all parameters in their order, with names in lower case.
 	Parameters []Parameter
 }
+
+// echoed lists the parameters that a credential repeats: those that official clients know.
+var echoed = []string{"id", "realm", "method", "intent", "request", "description", "digest", "expires", "header", "opaque"}
 
 // Parameter is one parameter of a challenge. Its value is text: HTTP has bytes of Latin-1 there.
 type Parameter struct{ Name, Value string }
@@ -201,37 +205,25 @@ func (s *scanner) value() (string, error) {
 	return "", errors.New("a quoted string does not end")
 }
 
-// escaped reads uXXXX at the beginning of a text, or two of them for a character beyond 16 bits. n is its length, 0 if
-// there is none.
+// escaped reads uXXXX at the beginning of a text, and its second half if that is one. n is 0 for another text.
 func escaped(text string) (r rune, n int) {
-	const one = len(`uXXXX`)
-	first, ok := unit(text)
+	unit := func(text string) (rune, bool) {
+		if len(text) < len("uXXXX") || text[0] != 'u' {
+			return 0, false
+		}
+		code, err := strconv.ParseUint(text[1:5], 16, 16)
+		return rune(code), err == nil
+	}
+	r, ok := unit(text)
 	if !ok {
 		return 0, 0
 	}
-	if len(text) > one && text[one] == '\\' {
-		if second, ok := unit(text[one+1:]); ok {
-			if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
-				return pair, 2*one + 1
-			}
+	if utf16.IsSurrogate(r) && strings.HasPrefix(text[5:], `\`) {
+		if low, ok := unit(text[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+			return utf16.DecodeRune(r, low), 2*len("uXXXX") + 1
 		}
 	}
-	return first, one
-}
-
-// unit reads uXXXX at the beginning of a text.
-func unit(text string) (r rune, ok bool) {
-	if len(text) < len(`uXXXX`) || text[0] != 'u' {
-		return 0, false
-	}
-	for _, c := range []byte(text[1:5]) {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20)
-		if digit < 0 {
-			return 0, false
-		}
-		r = r<<4 | rune(digit)
-	}
-	return r, true
+	return r, len("uXXXX")
 }
 
 // latin returns bytes of Latin-1 as text.

@@ -2,13 +2,11 @@ package mpp_test
 
 import (
 	"encoding/base64"
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/purserpay/purser/protocol/mpp"
-	"github.com/purserpay/purser/x402"
 )
 
 const charge = `{"amount":"10000","currency":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",` +
@@ -66,8 +64,8 @@ func TestChallengesInHeaders(t *testing.T) {
 
 func TestTextsOfChallenges(t *testing.T) {
 	t.Parallel()
-	list, _, err := mpp.Parse([]string{challenge(charge, "id=\"a\", description=\"M\xfcller \\\"&\\\" S\\\\hne \\u2014\", ")})
-	if err != nil || len(list) != 1 || list[0].Get("description") != `Müller "&" S\hne —` {
+	list, _, err := mpp.Parse([]string{challenge(charge, "id=\"a\", description=\"M\xfcller \\\"&\\\" S\\\\hne \\u2014 \\ud83d\\ude00\", ")})
+	if err != nil || len(list) != 1 || list[0].Get("description") != `Müller "&" S\hne — 😀` {
 		t.Errorf("%q, %v", list, err)
 	}
 	for written, want := range map[string]string{
@@ -87,14 +85,14 @@ func TestCharges(t *testing.T) {
 		unpaid, problem     string // a part of it
 	}{
 		{"charge", charge, "", "", ""},
-		{"no object", `[]`, "", "", "no JSON object"},
-		{"two amounts", `{"amount":"1","amount":"2"}`, "", "", "twice"},
+		{"no object", `[]`, "", "no JSON object", ""},
+		{"two amounts", `{"amount":"1","amount":"2"}`, "", "twice", ""},
 		{"a number", strings.Replace(charge, `"10000"`, `10000`, 1), "", "", "amount"},
 		{"a fraction", strings.Replace(charge, `"10000"`, `"1.5"`, 1), "", "", "amount"},
 		{"a negative amount", strings.Replace(charge, `"10000"`, `"-1"`, 1), "", "", "amount"},
 		{"a bad payee", strings.Replace(charge, `00cc"`, `00c"`, 1), "", "", "recipient"},
 		{"nobody", strings.Replace(charge, `cc"`, `00"`, 1), "", "", "zero address"},
-		{"a bad chain", strings.Replace(charge, `8453`, `"8453"`, 1), "", "", "chainId"},
+		{"a bad chain", strings.Replace(charge, `8453`, `"8453"`, 1), "", "chainId", ""},
 		{"splits", strings.Replace(charge, `8453`, `8453,"splits":[{"amount":"1"}]`, 1), "", "several", ""},
 		{"no splits", strings.Replace(charge, `8453`, `8453,"splits":[]`, 1), "", "", ""},
 		{"permit2 only", strings.Replace(charge, `8453`, `8453,"credentialTypes":["permit2"]`, 1), "", "no authorization", ""},
@@ -114,8 +112,7 @@ func TestCharges(t *testing.T) {
 		}
 		r, err := list[0].Charge()
 		if test.unpaid != "" {
-			var unsupported *x402.UnsupportedError
-			if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), test.unpaid) {
+			if err == nil || !strings.Contains(err.Error(), test.unpaid) {
 				t.Errorf("%s: %v", test.name, err)
 			}
 			continue

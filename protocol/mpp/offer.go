@@ -76,7 +76,9 @@ type Request struct {
 func (c Challenge) Charge() (x402.Requirement, error) {
 	members := make([]byte, 0, 512)
 	for _, p := range c.Parameters {
-		members = appendMember(members, p.Name, p.Value)
+		if slices.Contains(echoed, p.Name) {
+			members = appendMember(members, p.Name, p.Value)
+		}
 	}
 	request, _ := json.Marshal(c.Get("request")) // a text
 	return charge(c, append(members, '}'), request)
@@ -113,7 +115,11 @@ func charge(c Challenge, challenge, request json.RawMessage) (x402.Requirement, 
 	}
 	asked, err := readRequest(request)
 	if err != nil {
-		r.Problem = &x402.FieldError{Field: "request", Reason: err.Error()}
+		err = &x402.FieldError{Field: "request", Reason: err.Error()}
+		if asked.ChainID == 0 { // it is none of a network
+			return x402.Requirement{}, err
+		}
+		note(&r, "request", err)
 	}
 	r.Network, r.Amount, r.Asset, r.PayTo = network(method, asked.ChainID), asked.Amount, asked.Currency, asked.Payee
 	if method == "tempo" {
@@ -147,6 +153,9 @@ func charge(c Challenge, challenge, request json.RawMessage) (x402.Requirement, 
 }
 
 func note(r *x402.Requirement, field string, err error) {
+	if r.Problem == nil {
+		r.Problem, _ = errors.AsType[*x402.FieldError](err)
+	}
 	if r.Problem == nil {
 		r.Problem = &x402.FieldError{Field: field, Reason: err.Error()}
 	}
@@ -286,17 +295,5 @@ func ReadEcho(raw json.RawMessage) (c Challenge, r Request, err error) {
 	return c, r, err
 }
 
-// Names lists what a client of these ways sends as [HeaderAccept].
-func Names(ways ...string) string {
-	var names []string
-	for _, way := range ways {
-		name := "evm/charge"
-		if way != WayEVM {
-			name = "tempo/charge"
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
+// Accepts is what a client of these ways sends as [HeaderAccept].
+const Accepts = "evm/charge, tempo/charge"
