@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/purserpay/purser/internal/move"
 	"github.com/purserpay/purser/internal/vault"
 )
 
@@ -206,6 +207,20 @@ func InUse(path string) (bool, error) {
 		return false, nil
 	}
 	return false, err
+}
+
+// Moved returns why the file of a stopped purser is not opened any more: move.ErrMoved, move.ErrUnderWay. nil: it is, or
+// that cannot be told.
+func Moved(path string) error {
+	bolt, err := openStopped(path, usedWait)
+	if err != nil {
+		return nil //nolint:nilerr // there is none, a purser has it, or it is no store
+	}
+	err = errors.Join(checkMark(bolt), bolt.Close())
+	if errors.Is(err, move.ErrMoved) || errors.Is(err, move.ErrUnderWay) {
+		return err
+	}
+	return nil
 }
 
 // usedWait is the shortest wait for the lock that bbolt knows: it waits for ever at zero.

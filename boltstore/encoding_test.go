@@ -71,6 +71,7 @@ func everyStoredValue() map[string]any {
 			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, SellerSaid: "insufficient_funds", EventID: "event-1", Charged: money.New(6), Waited: 1500 * time.Millisecond, CalledUntil: second(9),
 			Lease:    pay.Lease{Owner: "node-1", Fence: 3, Until: second(5)},
 			Answered: true, Unanswered: true, Receipted: true, Undelivered: true, Withheld: true, AnswerStatus: 503,
+			AnswerBody: pay.AnswerBody{Hash: pay.HashOf("answer"), Size: 1 << 33, Cut: true},
 			Reservations: []pay.Reservation{
 				{Counter: "place/key/key-1/2026-11", Amount: money.New(1), Release: pay.ReleasePlace, Released: true},
 				{Counter: "day/key-1/USDC/2026-11-15", Amount: seven, Release: pay.ReleaseBudget},

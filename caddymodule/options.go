@@ -291,13 +291,10 @@ func (o option) entries(given string) ([]string, error) {
 		return nil, err
 	}
 	all := split(v)
-	switch {
-	case len(all) > 0:
-		return all, nil
-	case given+v != "":
+	if len(all) == 0 && given+v != "" {
 		return nil, o.errorf("%q names nothing", given+v)
 	}
-	return nil, nil
+	return append([]string(nil), all...), nil // nil: it is unset
 }
 
 // all are the entries of an option that can be repeated, each of which may name several.

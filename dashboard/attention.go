@@ -38,7 +38,7 @@ func (d *dashboard) attention(ctx context.Context, v visit) (groups []attention,
 		},
 		{
 			"undelivered", "Paid and not delivered",
-			"These sellers have the money, and answered with an error, with nothing, or not at all. If it goes on, purser pauses the host for the key. To pay it nothing from now on, forbid it in the limits of the key.",
+			"These sellers have the money, and answered with an error, with nothing, or not at all. After several in a row, purser pauses the host for the key, until a person lets it on again on the page of the key. To pay it nothing from now on, forbid it in the limits of the key.",
 			attentionShown + 1, func(p *pay.Payment) bool { return p.PaidForNothing() && v.now.Sub(p.Created) < nothingTime },
 		},
 		{

@@ -34,7 +34,8 @@ type Attempt struct {
 	pending  sync.WaitGroup  // outcomes being written
 	written  <-chan struct{} // closed when the last of them has been; nil before the first
 	delayed  delayedSettlement
-	failed   atomic.Pointer[Undelivered] // what the seller has answered without delivering; nil: nothing is known
+	failed   atomic.Pointer[Undelivered]  // what the seller has answered without delivering; nil: nothing is known
+	heard    atomic.Pointer[func() Heard] // tells of the answer so far; nil: there is none
 }
 
 // Payment returns the payment as last written. Callers must not change it.
@@ -128,6 +129,16 @@ func (a *Attempt) Failed(u *Undelivered) {
 	a.failed.Store(u)
 }
 
+// Answers names what tells of the answer to the payload, as far as it has come when the attempt ends. nil takes it back,
+// because the payload is sent again. It is called by another goroutine.
+func (a *Attempt) Answers(heard func() Heard) {
+	if heard == nil {
+		a.heard.Store(nil)
+		return
+	}
+	a.heard.Store(&heard)
+}
+
 // finishOnPanic ends the attempt on a panic: a bug must not leave a lease that is renewed for ever.
 func (a *Attempt) finishOnPanic() {
 	if v := recover(); v != nil {
@@ -182,6 +193,9 @@ func (a *Attempt) release(answered, wait bool) {
 	}
 	a.payer.end(a.grip, answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered, Undelivered: a.failed.Load()})
+	if heard := a.heard.Load(); heard != nil {
+		o.Heard = new((*heard)())
+	}
 	before, settlement := a.delayed.withdraw()
 	if settlement != nil {
 		a.pending.Done()
@@ -195,7 +209,7 @@ func (a *Attempt) release(answered, wait bool) {
 		defer cancel()
 		if settlement != nil {
 			both := *settlement
-			both.Release, both.Answered, both.Undelivered = true, answered, o.Undelivered
+			both.Release, both.Answered, both.Undelivered, both.Heard = true, answered, o.Undelivered, o.Heard
 			if a.payer.write(ctx, before, both) {
 				failpoint.Here(failpoint.Released)
 				return

@@ -143,7 +143,9 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age f
 			return have, err
 		}
 		if err = p.CheckChain(ctx, c.network, c.asset); err == nil {
-			have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
+			if have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address); err != nil {
+				p.identity.forget(c.asset) // health asks anew
+			}
 		}
 		return have, err
 	})

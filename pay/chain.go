@@ -67,6 +67,15 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 	return check, ok && now.Before(check.until)
 }
 
+// forget drops a good check of an asset's RPC, which has failed since. A failed check stays for its time.
+func (c *chainIdentity) forget(a x402.Asset) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.checked[a.Address].err == nil {
+		delete(c.checked, a.Address)
+	}
+}
+
 // turn returns the channel of one for asking a network's RPC.
 func (c *chainIdentity) turn(n x402.Network) chan struct{} {
 	c.mu.Lock()

@@ -12,19 +12,44 @@ type Undelivered struct {
 	Repeat bool // the request was sent before; set by [Attempt.Failed]
 }
 
+// Heard is the answer to a paid request, as it came from the seller.
+type Heard struct {
+	Status int // of HTTP
+	Body   AnswerBody
+}
+
+// AnswerBody is the evidence of an answer's body. The body itself is not kept.
+type AnswerBody struct {
+	// Hash is the SHA-256 of the body's bytes as the seller sent them, with their Content-Encoding. Zero: not known.
+	Hash Hash  `json:"Hash,omitzero"`
+	Size int64 `json:"Size,omitempty"` // in bytes, of what was hashed
+	// Cut: the body goes on behind what was hashed, or may. It broke off, or the client left, or the call ended first.
+	Cut bool `json:"Cut,omitempty"`
+}
+
 // firstError is the lowest status of an answer that is an error (RFC 9110, section 15.5).
 const firstError = 400
 
-// deliver notes whether the seller has delivered, when the lease ended. It has for good once the caller had its answer:
-// what the seller answers to a repeat of that says nothing.
+// deliver notes whether the seller has delivered, and with which answer, when the lease ended. It has for good once the
+// caller had its answer: what the seller answers to a repeat of that says nothing.
 func (p *Payment) deliver(was Payment, o Outcome) {
+	var heard Heard
+	if o.Heard != nil {
+		heard = *o.Heard
+	}
 	switch {
 	case was.Answered && !was.Undelivered:
+		return
 	case o.Undelivered != nil:
-		p.Undelivered, p.AnswerStatus, p.Withheld = true, o.Undelivered.Status, p.Withheld || !o.Undelivered.Repeat
+		heard.Status = o.Undelivered.Status
+		p.Undelivered, p.Withheld = true, p.Withheld || !o.Undelivered.Repeat
 	case o.Answered:
-		p.Undelivered, p.AnswerStatus, p.Withheld = false, 0, false
+		heard.Body.Cut = false // an answer may have an end of its own, where its client leaves
+		p.Undelivered, p.Withheld = false, false
+	case p.Undelivered || o.Heard == nil: // the client has left, which says nothing
+		return
 	}
+	p.AnswerStatus, p.AnswerBody = heard.Status, heard.Body
 }
 
 // NotDelivered reports whether the payment has moved money, or may have, and its request brought nothing.

@@ -49,11 +49,9 @@ type Probe struct {
 }
 
 const (
-	// healthKept is the age of a result from which a call starts a new probe.
+	// healthKept is the age of a result from which a call asks for a new one.
 	healthKept = 10 * time.Second
-	// healthStale is the age of a result from which a call waits for a new one.
-	healthStale = time.Minute
-	// healthWait bounds how long a call without such a result waits for the probe. It is
+	// healthWait bounds how long calls wait for that, from its beginning on. Then they tell the last result. It is
 	// shorter than the time limits of readiness probes.
 	healthWait = 2 * time.Second
 	// probeTime bounds one probe.
@@ -75,12 +73,12 @@ type healthCache struct {
 	last    probes
 	at      time.Time     // when the last probe ended; zero: none has
 	running chan struct{} // closed when the probe under way ends; nil: none is
+	began   time.Time     // when that began, by the process's clock
 	stop    context.CancelFunc
 }
 
-// Health asks the store, and tells what the last probe of facilitator, RPC and signer gave. A result
-// older than 10 s starts a new probe. Without one of the last minute, a call waits for it, 2 s at
-// most.
+// Health asks the store, and tells what the last probe of facilitator, RPC and signer gave. Once that is older than
+// 10 s, a call has them probed and waits for it, 2 s at most: all surfaces tell of the same moment.
 func (p *Payer) Health(ctx context.Context) Health {
 	h := Health{StoreKind: p.store.Kind(), Wallets: p.opts.Wallets.Name()}
 	err := p.store.Health(ctx)
@@ -101,7 +99,7 @@ func (p *Payer) Health(ctx context.Context) Health {
 	return h
 }
 
-// probed returns the last result and has a new probe started if one is due.
+// probed returns the last result, or a new one if one is due.
 func (p *Payer) probed(ctx context.Context) probes {
 	c := &p.health
 	c.mu.Lock()
@@ -109,10 +107,10 @@ func (p *Payer) probed(ctx context.Context) probes {
 	if c.running == nil && age.Abs() >= healthKept && p.enter() == nil {
 		p.startProbe()
 	}
-	running := c.running
+	running, began := c.running, c.began
 	c.mu.Unlock()
-	if running != nil && age.Abs() >= healthStale {
-		patience := time.NewTimer(healthWait)
+	if running != nil && age.Abs() >= healthKept {
+		patience := time.NewTimer(healthWait - time.Since(began))
 		defer patience.Stop()
 		select {
 		case <-running:
@@ -142,7 +140,7 @@ func (p *Payer) startProbe() {
 	c := &p.health
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	ended := make(chan struct{})
-	c.running, c.stop = ended, cancel
+	c.running, c.began, c.stop = ended, time.Now(), cancel
 	go func() {
 		defer p.background.Done()
 		defer cancel()

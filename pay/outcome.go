@@ -62,6 +62,8 @@ type Outcome struct {
 	Answered bool
 	// Undelivered: the paid request brought nothing; nil: it did, or nothing is known.
 	Undelivered *Undelivered
+	// Heard is the answer that the release is about; nil: there was none, or purser has not seen it.
+	Heard *Heard
 
 	// KeyName names the key in notices of the outcome. "": there are none. Earlier holds what such a notice tells of the
 	// payments before.

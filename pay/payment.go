@@ -178,8 +178,10 @@ type Payment struct {
 	// Withheld: the seller saw the payload for the first time with the request that brought nothing. It may be right about
 	// a repeat: what purser, or the way, lost of an earlier answer was delivered.
 	Withheld bool `json:"Withheld,omitempty"`
-	// AnswerStatus holds the HTTP status of the answer that delivered nothing; 0: there was none.
-	AnswerStatus int `json:"AnswerStatus,omitempty"`
+	// AnswerStatus holds the HTTP status of the answer; 0: there was none, or purser has not seen it. AnswerBody is the
+	// evidence of its body. Answers to repeats of a payment that was delivered change neither.
+	AnswerStatus int        `json:"AnswerStatus,omitempty"`
+	AnswerBody   AnswerBody `json:"AnswerBody,omitzero"`
 	// Receipted: the seller's receipt was posted by the payment's key.
 	Receipted bool `json:"Receipted,omitempty"`
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"mime"
@@ -20,8 +21,19 @@ type MPP struct{}
 
 // Offers implements [Protocol]. The charges that a request has room for are offers. Without one, the error says
 // why purser pays none.
-func (m MPP) Offers(asked, h http.Header, _ []byte) (x402.Challenge, bool, error) {
+func (m MPP) Offers(asked, h http.Header, body []byte) (x402.Challenge, bool, error) {
+	if list, found, err := mpp.ParseMCP(body); found {
+		return challenge(list, err)
+	}
 	return m.read(asked, h.Values(mpp.HeaderChallenge))
+}
+
+// challenge returns the offers of MCP, where a credential has a place of its own.
+func challenge(offers []x402.Requirement, problem error) (x402.Challenge, bool, error) {
+	if len(offers) > 0 {
+		problem = nil
+	}
+	return x402.Challenge{Version: mpp.Version, Accepts: offers}, true, problem
 }
 
 func (m MPP) read(asked http.Header, values []string) (c x402.Challenge, found bool, err error) {
@@ -118,8 +130,15 @@ func (MPP) Withhold(h http.Header) {
 	}
 }
 
-// Decode implements [Protocol]: clients hand in the whole value of WWW-Authenticate.
+// Decode implements [Protocol]: clients hand in the whole value of WWW-Authenticate, or what MCP has in its place in
+// base64.
 func (m MPP) Decode(field string) (x402.Challenge, error) {
+	if terms, err := base64.StdEncoding.DecodeString(field); err == nil {
+		if list, found, err := mpp.ParseMCP(terms); found {
+			c, _, err := challenge(list, err)
+			return c, err
+		}
+	}
 	c, found, err := m.read(nil, []string{field})
 	if !found {
 		err = fmt.Errorf("%w: no challenge of MPP", x402.ErrNotChallenge)

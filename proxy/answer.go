@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol"
+	"github.com/purserpay/purser/x402"
 )
 
 // problem is the JSON body of every answer of purser's own.
@@ -160,10 +162,20 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		resp.Header.Set(HeaderDetail, printable(told))
 	}
 	if d.open {
+		m.readPage(resp, min(bodyPatience, t.patience))
 		m.unanswered()
 	}
 	m.ending(resp)
 	return resp
+}
+
+// readPage reads an answer that is no stream while its payment can still take the evidence of it. Words were read before.
+func (m *memo) readPage(resp *http.Response, patience time.Duration) {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	short := resp.ContentLength > 0 && resp.ContentLength <= x402.MaxChallengeBytes || resp.ContentLength < 0 && kind == "text/html"
+	if _, unread := resp.Body.(*watched); unread && short && m.tail == nil {
+		readWhole(resp, patience)
+	}
 }
 
 // ending has the attempt hear of the last of an answer before the door writes that. A client may have it and ask for
@@ -258,6 +270,9 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	told := p.Error
 	if p.Detail != "" {
 		told += ": " + p.Detail
+	}
+	if p.Do == nil {
+		p.Do = declines.Do(p.Reason)
 	}
 	rephrase(req, status, told)
 	resp := &http.Response{
@@ -382,8 +397,8 @@ type sdkError struct {
 	Code    json.RawMessage `json:"code,omitempty"` // the reason
 }
 
-// forSDK returns a body of ours as a client's SDK understands it: the text of "error" becomes an object.
-// All other clients get the text.
+// forSDK returns a body of ours as a client's SDK understands it: the text of "error" becomes an object, with all that its
+// user has to know in the message. All other clients get the text.
 func forSDK(h http.Header, body []byte) []byte {
 	if h.Get(headerSDK) == "" {
 		return body
@@ -394,6 +409,17 @@ func forSDK(h http.Header, body []byte) []byte {
 	)
 	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["error"], &text) != nil {
 		return body
+	}
+	var (
+		detail string
+		do     declines.Advice
+	)
+	_, _ = json.Unmarshal(members["detail"], &detail), json.Unmarshal(members["do"], &do) // a body may have neither
+	if detail != "" && !strings.Contains(text, detail) {
+		text += ": " + detail
+	}
+	if do.Developer != "" {
+		text += ". " + do.Developer
 	}
 	var err error
 	if members["error"], err = plainjson.Marshal(sdkError{text, "purser", members["reason"]}); err != nil {

@@ -41,6 +41,8 @@ type carrier interface {
 	booked(u *url.URL) string
 	// identity returns what repeats of a request are recognized by. asked is the client's URL.
 	identity(req *http.Request, asked string, body content) *pay.HTTPRequest
+	// room says why a request has no place for a payload; nil: it has.
+	room(req *http.Request, p protocol.Protocol, payload x402.Payload) error
 	// attach puts a credential into a request that is about to be sent, with its body.
 	attach(out *http.Request, p protocol.Protocol, credential x402.Payload)
 	// answer reads what an answer to a credential says of the payment, as far as it has come.
@@ -87,6 +89,10 @@ func (httpCarrier) booked(u *url.URL) string { return bookedURL(u) }
 
 func (httpCarrier) identity(req *http.Request, asked string, body content) *pay.HTTPRequest {
 	return &pay.HTTPRequest{Method: methodOf(req), URL: asked, Body: body.sum, Plain: body.plain}
+}
+
+func (httpCarrier) room(req *http.Request, p protocol.Protocol, payload x402.Payload) error {
+	return p.Room(req.Header, payload)
 }
 
 func (httpCarrier) attach(out *http.Request, p protocol.Protocol, credential x402.Payload) {

@@ -293,7 +293,14 @@ func (c *mcpCarrier) offers(req *http.Request, resp *http.Response) (x402.Challe
 		return c.httpCarrier.offers(req, resp)
 	}
 	c.dialect = c.said.Dialect
-	return c.protocols.Offers(req.Header, http.Header{}, c.said.Terms)
+	return c.protocols.Offers(nil, http.Header{}, c.said.Terms)
+}
+
+func (c *mcpCarrier) room(req *http.Request, p protocol.Protocol, payload x402.Payload) error {
+	if c.status {
+		return c.httpCarrier.room(req, p, payload)
+	}
+	return nil
 }
 
 func (c *mcpCarrier) identity(req *http.Request, asked string, body content) *pay.HTTPRequest {

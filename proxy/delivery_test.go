@@ -45,9 +45,9 @@ func TestPaidForNothing(t *testing.T) {
 		"a body that breaks off":  {"GET", cut, true, 200},
 		"an empty body":           {"GET", nothing, true, 200},
 		"an empty stream":         {"GET", streamed, true, 200},
-		"an empty body to a POST": {"POST", nothing, false, 0},
-		"no content":              {"GET", func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(204) }, false, 0},
-		"an answer":               {"GET", full, false, 0},
+		"an empty body to a POST": {"POST", nothing, false, 200},
+		"no content":              {"GET", func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(204) }, false, 204},
+		"an answer":               {"GET", full, false, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestPaidForNothing(t *testing.T) {
 				return
 			}
 			get() // a repeat, with the same payment
-			if p = w.Closed(p.ID); p.Undelivered || p.AnswerStatus != 0 || len(s.Bought) != 2 {
+			if p = w.Closed(p.ID); p.Undelivered || p.AnswerStatus != 200 || len(s.Bought) != 2 {
 				t.Errorf("after the repeat: %v, status %d, %d paid requests", p.Labels(), p.AnswerStatus, len(s.Bought))
 			}
 		})

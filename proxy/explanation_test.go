@@ -166,11 +166,12 @@ func TestErrorForSDKs(t *testing.T) {
 		var got struct {
 			Error                 struct{ Message, Type, Code string }
 			Reason, Detail, Limit string
+			Do                    struct{ Developer string }
 		}
 		if err := json.Unmarshal([]byte(a.Text), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Error.Message != "purser did not pay: "+got.Detail || got.Error.Code != "per-payment" || got.Reason != "per-payment" ||
+		if got.Do.Developer == "" || got.Error.Message != "purser did not pay: "+got.Detail+". "+got.Do.Developer || got.Error.Code != "per-payment" || got.Reason != "per-payment" ||
 			got.Limit != "0.000001 USDC" || got.Error.Type != "purser" {
 			t.Errorf("%s", a.Text)
 		}

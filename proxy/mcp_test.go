@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -356,4 +357,25 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// The hash of an answer is that of its messages as they came. A failed call ends its payment before the stream ends.
+func TestToolAnswersAreHashed(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			w := newWorld(t)
+			s := proxytest.NewTools(t, func(s *proxytest.Tools) { s.Stream, s.BeforeResult = stream, []string{progress} })
+			if fails {
+				s.Result = func(int) json.RawMessage { return json.RawMessage(`{"isError":true,"content":[]}`) }
+			}
+			_, a := w.callTool(s, "7")
+			p := w.newest()
+			b := p.AnswerBody
+			whole := b.Size == int64(len(a.Text)) && !b.Cut
+			if early := stream && fails; p.AnswerStatus != 200 || !whole && !early || b.Size == 0 || b.Hash != sha256.Sum256([]byte(a.Text[:b.Size])) {
+				t.Errorf("stream %v, failed %v: status %d, %+v of %q", stream, fails, p.AnswerStatus, b, a.Text)
+			}
+		}
+	}
 }

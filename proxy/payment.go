@@ -107,7 +107,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if m.wire = t.protocols.Of(a.Payload()); m.wire == nil {
 		err = errOtherProtocol
 	} else {
-		err = m.wire.Room(req.Header, a.Payload())
+		err = t.carrierFor(req).room(req, m.wire, a.Payload())
 	}
 	if err != nil {
 		a.Abandon(err.Error())

@@ -170,6 +170,7 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 	stopSending := context.AfterFunc(sending, func() { cancel(context.Cause(sending)) })
 
 	traced, sent := m.attempt.Send(ctx)
+	m.attempt.Answers(nil)
 	var resp *http.Response
 	out, err := t.paid(req, call, seen, traced, cancel)
 	if err == nil {
@@ -177,6 +178,7 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 		resp, err = t.next.RoundTrip(out)
 	}
 	if err == nil {
+		m.attempt.Answers(digestOf(resp))
 		resp, err = guarded(resp)
 	}
 	if err == nil { // what carries the answer is part of the send

@@ -1,5 +1,6 @@
-// Checks a file of `purser payments dispute`, without purser: node verify.mjs FILE [--rpc URL] [--body FILE]
+// Checks a file of `purser payments dispute`, without purser: node verify.mjs FILE [--rpc URL] [--body FILE] [--answer FILE]
 //
+// --body gives the bytes of the request, and --answer those of the answer as the seller sent them.
 // It needs Node 20 and viem 2 (npm install viem). Each line begins with "ok", "FAILED", or "said": the last is a claim
 // that only whoever has made the file vouches for. The exit status is 1 if something failed.
 
@@ -9,11 +10,11 @@ import { parseArgs } from "node:util";
 import { createPublicClient, encodeAbiParameters, http, isAddressEqual, parseAbi, parseEventLogs, recoverTypedDataAddress } from "viem";
 
 const { values, positionals } = parseArgs({
-  options: { rpc: { type: "string" }, body: { type: "string" } },
+  options: { rpc: { type: "string" }, body: { type: "string" }, answer: { type: "string" } },
   allowPositionals: true,
 });
 if (positionals.length !== 1) {
-  console.error("usage: node verify.mjs FILE [--rpc URL] [--body FILE]");
+  console.error("usage: node verify.mjs FILE [--rpc URL] [--body FILE] [--answer FILE]");
   process.exit(2);
 }
 const dispute = JSON.parse(readFileSync(positionals[0], "utf8"));
@@ -64,6 +65,7 @@ const check = (is, what) => {
   console.log(`${is ? "ok    " : "FAILED"} ${what}`);
   failed ||= !is;
 };
+const hashOf = (bytes) => createHash("sha256").update(bytes).digest("hex");
 const said = (what) => console.log(`said   ${what}`);
 const same = (a, b) => {
   try {
@@ -82,6 +84,7 @@ checkTerms();
 await checkSignature();
 checkRequest();
 tellAnswer();
+checkAnswer();
 if (values.rpc === undefined) {
   said(`the transfer is in transaction ${dispute.chain?.transaction ?? dispute.chain_unknown}; with --rpc URL it is looked for`);
 } else {
@@ -171,8 +174,7 @@ function checkRequest() {
   }
   check(hash.digest("hex") === request.hash, `the request is ${request.method} ${request.url}, by its hash ${request.hash}`);
   if (values.body !== undefined) {
-    const sum = createHash("sha256").update(readFileSync(values.body)).digest("hex");
-    check(sum === request.body_sha256, `the request's body is that of ${values.body}`);
+    check(hashOf(readFileSync(values.body)) === request.body_sha256, `the request's body is that of ${values.body}`);
   }
   said(`the payment ${dispute.payment.id} of ${dispute.payment.created_at} was made for this request`);
 }
@@ -184,8 +186,29 @@ function tellAnswer() {
     said(`not known: ${answer.unknown}`);
   } else if (answer.status === 0) {
     said("the seller gave no answer");
+  } else if (answer.unknown) {
+    said(`the seller answered ${answer.status}; not known: ${answer.unknown}`);
   } else {
     said(`the seller answered ${answer.status}, and delivered nothing`);
+  }
+}
+
+// The bytes of the answer are those that the file has the hash of.
+function checkAnswer() {
+  const { body } = answer;
+  if (body === undefined) {
+    said("the file has no hash of an answer");
+    if (values.answer !== undefined) {
+      check(false, `the answer in ${values.answer} can be compared`);
+    }
+    return;
+  }
+  const which = body.complete ? `the answer's ${body.bytes} bytes` : `the first ${body.bytes} bytes of the answer, which was cut,`;
+  said(`${which} have the SHA-256 ${body.sha256}`);
+  if (values.answer !== undefined) {
+    const given = readFileSync(values.answer);
+    const bytes = body.complete ? given : given.subarray(0, body.bytes);
+    check(bytes.length === body.bytes && hashOf(bytes) === body.sha256, `those bytes are in ${values.answer}`);
   }
 }
 

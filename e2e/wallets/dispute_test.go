@@ -2,12 +2,14 @@ package wallets
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,9 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/sandbox"
 )
+
+// excuse is the answer of a thief.
+const excuse = `{"error":"out of order"}`
 
 // thief sells what the sandbox's seller sells. It takes the money and answers 500.
 func thief(t *testing.T, seller string) string {
@@ -30,6 +35,9 @@ func thief(t *testing.T, seller string) string {
 		ModifyResponse: func(resp *http.Response) error {
 			if resp.Header.Get("Payment-Response") != "" {
 				resp.StatusCode = http.StatusInternalServerError
+				resp.Body = io.NopCloser(strings.NewReader(excuse))
+				resp.ContentLength = int64(len(excuse))
+				resp.Header.Set("Content-Length", strconv.Itoa(len(excuse)))
 			}
 			return nil
 		},
@@ -74,6 +82,15 @@ func TestDispute(t *testing.T) {
 	}
 	if out, err := verifier(file); err != nil {
 		t.Errorf("without an RPC: %v\n%s", err, out)
+	}
+	for text, same := range map[string]bool{excuse: true, excuse + " ": false, excuse[1:]: false, "": false} {
+		given := filepath.Join(t.TempDir(), "answer")
+		if err := os.WriteFile(given, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := verifier(file, "--answer", given); (err == nil) != same {
+			t.Errorf("%q as the answer: %v\n%s", text, err, out)
+		}
 	}
 	for name, change := range map[string]func(d *adminapi.Dispute){
 		"a smaller amount": func(d *adminapi.Dispute) { d.Terms.Amount = "1" },

@@ -78,10 +78,11 @@ type DisputedSignature struct {
 // DisputedAnswer says how the seller answered.
 type DisputedAnswer struct {
 	Delivered bool `json:"delivered"`
-	// Status is the HTTP status of an answer that delivered nothing. 0: none came. nil: not known.
-	Status *int `json:"status"`
-	// Unknown names what purser does not keep.
-	Unknown       string         `json:"unknown"`
+	// Status is the HTTP status of the answer. 0: none came. nil: not known.
+	Status *int        `json:"status"`
+	Body   *AnswerBody `json:"body,omitempty"` // nil: not known
+	// Unknown names what purser does not know of the answer.
+	Unknown       string         `json:"unknown,omitempty"`
 	SellerSaid    string         `json:"seller_said,omitempty"`
 	SignedReceipt *SignedReceipt `json:"signed_receipt,omitempty"`
 }
@@ -144,14 +145,17 @@ func (p *Purser) askChain(ctx context.Context, row *pay.Payment, d *Dispute) err
 }
 
 func answerOf(row *pay.Payment) DisputedAnswer {
-	a := DisputedAnswer{Delivered: row.Delivered() && !row.Undelivered, SellerSaid: row.SellerSaid, Unknown: "the hash of the answer is not kept"}
+	a := DisputedAnswer{Delivered: row.Delivered() && !row.Undelivered, SellerSaid: row.SellerSaid}
+	a.Status, a.Body = shownAnswer(row)
 	switch {
-	case row.NotDelivered():
-		a.Status = &row.AnswerStatus
-	case !a.Delivered:
+	case !row.Door.Dials():
+		a.Unknown = "the client has sent the request itself, so purser knows nothing of its answer but a receipt"
+	case a.Status == nil && a.Delivered:
+		a.Unknown = "the status and hash of the answer"
+	case a.Status == nil:
 		a.Unknown = "whether an answer came, with which status and hash"
-	default:
-		a.Unknown = "the status and hash of an answer that was delivered are not kept"
+	case !a.Delivered && !row.Undelivered:
+		a.Unknown = "whether the client got all of the answer"
 	}
 	if row.SignedReceipt != nil {
 		a.SignedReceipt = &SignedReceipt{x402.VerifiedReceipt(row.SignedReceipt), row.SignedReceipt}

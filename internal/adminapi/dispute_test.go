@@ -28,7 +28,8 @@ func TestDispute(t *testing.T) {
 		}
 	}
 	d := get[adminapi.Dispute](w, "/payments/"+old+"/dispute")
-	if d.Payment.ID != old || d.Terms.Amount != "10000" || d.Answer.Delivered || d.Answer.Status != nil {
+	if d.Payment.ID != old || d.Terms.Amount != "10000" || d.Answer.Delivered || d.Answer.Status != nil || d.Answer.Body != nil ||
+		!strings.Contains(d.Answer.Unknown, "the client has sent the request itself") {
 		t.Errorf("%+v", d)
 	}
 	held := must(w.store.Acquire(t.Context(), old, "test", time.Now(), time.Now().Add(time.Minute)))

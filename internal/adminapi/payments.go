@@ -38,8 +38,9 @@ type Payment struct {
 	Reason       string         `json:"reason"`
 	// SellerSaid quotes the seller about a payload that it refused. It is untrusted text, on one line.
 	SellerSaid string `json:"seller_said,omitempty"`
-	// AnswerStatus is the HTTP status of the answer to an undelivered payment; nil: it has no such flag. 0: none came.
-	AnswerStatus *int `json:"answer_status,omitempty"`
+	// AnswerStatus is the HTTP status of the answer; nil: not known. 0: none came.
+	AnswerStatus *int        `json:"answer_status,omitempty"`
+	AnswerBody   *AnswerBody `json:"answer_body,omitempty"` // nil: not known
 	// Advice says what the operator can do about it, such as to fund an empty wallet.
 	Advice      string    `json:"advice,omitempty"`
 	ValidBefore time.Time `json:"valid_before"`
@@ -80,6 +81,13 @@ type Story struct {
 	// Resolvable: an operator may resolve it now. Why not is in Unresolvable.
 	Resolvable   bool   `json:"resolvable"`
 	Unresolvable string `json:"unresolvable,omitempty"`
+}
+
+// AnswerBody is the evidence of an answer's body: see [pay.AnswerBody].
+type AnswerBody struct {
+	Hash     pay.Hash `json:"sha256"`
+	Bytes    int64    `json:"bytes"`    // that were hashed, from the first on
+	Complete bool     `json:"complete"` // they are all
 }
 
 // SignedReceipt is a seller's signed receipt, in the form of x402's extension offer-receipt.
@@ -147,10 +155,18 @@ func shownPayment(p *pay.Payment) Payment {
 	if !p.Charged.IsZero() {
 		shown.Charged = p.Charged.String()
 	}
-	if p.NotDelivered() {
-		shown.AnswerStatus = &p.AnswerStatus
-	}
+	shown.AnswerStatus, shown.AnswerBody = shownAnswer(p)
 	return shown
+}
+
+func shownAnswer(p *pay.Payment) (status *int, body *AnswerBody) {
+	if p.NotDelivered() || p.AnswerStatus != 0 {
+		status = &p.AnswerStatus
+	}
+	if b := p.AnswerBody; b.Hash != (pay.Hash{}) {
+		body = &AnswerBody{b.Hash, b.Size, !b.Cut}
+	}
+	return status, body
 }
 
 // story returns a payment's story, with the limits that hold for it.

@@ -150,10 +150,10 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 func (a *listAdditions) to(pol *policy.Policy) (*policy.Policy, error) {
 	const noList = "%s: the key has no such list of its own to add to; %s makes one"
 	if len(a.AllowHosts) > 0 && len(pol.AllowHosts) == 0 {
-		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts")
+		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts (--allow-host)")
 	}
 	if len(a.AllowPayees) > 0 && len(pol.AllowPayees) == 0 {
-		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_payees", "allow_payees")
+		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_payees", "allow_payees (--allow-payee)")
 	}
 	pol.AllowHosts, pol.DenyHosts = united(pol.AllowHosts, a.AllowHosts), united(pol.DenyHosts, a.DenyHosts)
 	pol.AllowPayees, pol.DenyPayees = united(pol.AllowPayees, a.AllowPayees), united(pol.DenyPayees, a.DenyPayees)

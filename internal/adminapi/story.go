@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -92,6 +93,7 @@ func evidenceOf(p *pay.Payment) []string {
 	add(unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
 	add(p.PaidForNothing(), "paid and not delivered: "+p.Answer())
 	add(p.NotDelivered() && !p.PaidForNothing(), "not delivered, and the money may have moved: "+p.Answer())
+	add(p.AnswerBody.Hash != (pay.Hash{}), answerWords(p))
 	add(p.Refused && !p.Doubted, "the facilitator refused it")
 	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
 	add(p.State == pay.Void && p.Doubted, "purser takes it for unsent, which the chain has not confirmed yet; its money stays reserved")
@@ -102,4 +104,13 @@ func evidenceOf(p *pay.Payment) []string {
 		add(r.Proven, "the chain has shown since that the operator was right")
 	}
 	return known
+}
+
+func answerWords(p *pay.Payment) string {
+	b := p.AnswerBody
+	which := "its body has"
+	if b.Cut {
+		which = "its body has at least"
+	}
+	return fmt.Sprintf("the answer had status %d; %s %d bytes, and their SHA-256 is %x", p.AnswerStatus, which, b.Size, b.Hash)
 }

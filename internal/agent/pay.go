@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -138,6 +139,9 @@ func readPaid(text []byte) (p Paid, err error) {
 		p.Payload.Version = 2
 	case x402.HeaderV1Payment:
 		p.Payload.Version = 1
+	case mpp.HeaderCredential, mpp.HeaderOwnCredential:
+		p.Payload, err = mpp.DecodeField(answer.PaymentSignature)
+		return p, err
 	default:
 		return p, fmt.Errorf("it belongs into the header %q", answer.PaymentHeader)
 	}

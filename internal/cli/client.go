@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
@@ -34,11 +35,14 @@ type adminClient struct {
 	by      string // the operator who uses the command
 	client  *http.Client
 	dry     bool // only what changes nothing is sent
+	// moved says why purser does not start in this folder any more. Nil: another folder's purser is asked.
+	moved func() error
 }
 
 // newAdminClient is a client of the endpoint at an address as Caddy writes it, such as
 // unix//run/purser/admin.sock or localhost:2019.
 func (env *Env) newAdminClient(address string) (*adminClient, error) {
+	named := address != ""
 	if address = cmp.Or(address, env.Getenv(adminapi.AddressVariable), env.defaultAdmin()); address == off {
 		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminapi.AddressVariable)
 	}
@@ -52,6 +56,11 @@ func (env *Env) newAdminClient(address string) (*adminClient, error) {
 			return nil, fmt.Errorf("admin address %q: %w", address, err)
 		}
 		c.address, c.base = "unix/"+target, "http://127.0.0.1"
+	}
+	if !named {
+		c.moved = func() error {
+			return boltstore.Moved(filepath.Join(env.path(cmp.Or(env.Getenv(dataDirVariable), env.defaultDataDir())), databaseName))
+		}
 	}
 	c.client = env.httpClient(&http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -173,6 +182,11 @@ func (c *adminClient) unreachable(err error) error {
 		err = fmt.Errorf("nothing within %s", c.client.Timeout)
 	} else if asked {
 		err = of.Err
+	}
+	if c.moved != nil {
+		if moved := c.moved(); moved != nil {
+			return fmt.Errorf("%w: %w", errNoAnswer, moved)
+		}
 	}
 	advice := "is purser running? --admin or " + adminapi.AddressVariable + " name another address"
 	switch {

@@ -15,8 +15,8 @@ import (
 
 const disputeHelp = `
 Writes a file that shows to others that a payment was made: the seller's terms, the request and
-its hash, what was signed and sent, how the seller answered, and what the chain says. Whoever
-gets it checks it without purser, by docs/dispute/verify.mjs.
+its hash, what was signed and sent, the status and hash of the seller's answer, and what the
+chain says. Whoever gets it checks it without purser, by docs/dispute/verify.mjs.
 
     $ purser payments dispute 0199… --output dispute.json
     $ purser payments dispute 0199… --method POST --body request.json --output dispute.json

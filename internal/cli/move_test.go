@@ -97,6 +97,13 @@ func TestMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	status := func(says string) {
+		t.Helper()
+		if got := (clitest.Line{Dir: dir}).Run(t, "status"); got.Status != 1 || !strings.Contains(got.Stderr, says) {
+			t.Fatalf("purser status: %d, %s", got.Status, got.Stderr)
+		}
+	}
+	status("is purser running")
 	run("", 1, "say where to")
 	run("", 1, "say where to", "--to", to, "--undo")
 	run("", 1, "in the data directory", "--to", "purser-data/x")
@@ -113,6 +120,7 @@ func TestMove(t *testing.T) {
 	run("", 0, "set in this shell only, and not packed: PURSER_LOW_BALANCE", "--to", to, "--yes")
 	run("", 1, "was retired", "--to", to+"2", "--yes")
 	opens(dir, true)
+	status("this folder was retired")
 	opens(to, false)
 	run("no\n", 1, "stays retired", "--undo")
 	run("", 0, "no longer retired", "--undo", "--yes")

@@ -80,6 +80,8 @@ type paymentRow struct {
 	Message        string         `cbor:"54,keyasint,omitempty"`
 	Height         uint64         `cbor:"55,keyasint,omitempty"`
 	AnswerStatus   int            `cbor:"56,keyasint,omitempty"`
+	AnswerHash     pay.Hash       `cbor:"57,keyasint,omitzero"`
+	AnswerSize     int64          `cbor:"58,keyasint,omitempty"` // in bytes
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -288,6 +290,7 @@ func flags(p *pay.Payment) []*bool {
 	return []*bool{
 		&p.Refused, &p.Doubted, &p.Unresolved, &p.Confirmed, &p.Disputed, &p.Reconciled,
 		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired, &p.Bound, &p.Undelivered, &p.Withheld,
+		&p.AnswerBody.Cut,
 	}
 }
 
@@ -316,7 +319,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.Time()},
 		Check: r.Check.Time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
 		Waited: time.Duration(r.Waited) * time.Millisecond, CalledUntil: r.CalledUntil.Time(),
-		AnswerStatus: r.AnswerStatus,
+		AnswerStatus: r.AnswerStatus, AnswerBody: pay.AnswerBody{Hash: r.AnswerHash, Size: r.AnswerSize},
 	}
 	if !r.Rail.Known() && !r.Rail.Other() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)

@@ -125,6 +125,10 @@ func EncodeRow(p *pay.Payment) []byte {
 	w.text(54, a.Message)
 	w.number(55, a.Height)
 	w.number(56, uint64(max(p.AnswerStatus, 0)))
+	if p.AnswerBody.Hash != (pay.Hash{}) {
+		w.bytes(57, p.AnswerBody.Hash[:])
+	}
+	w.number(58, uint64(max(p.AnswerBody.Size, 0))) //nolint:gosec // not negative
 	return w.row()
 }
 

@@ -30,6 +30,11 @@ func Do(word string) *Advice {
 			return &Advice{sentence(r.Developer), sentence(r.Operator)}
 		}
 	}
+	for _, r := range Refusals() {
+		if r.Word == word && r.Developer != "" {
+			return &Advice{sentence(r.Developer), sentence(r.Operator)}
+		}
+	}
 	return nil
 }
 

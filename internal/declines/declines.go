@@ -157,7 +157,7 @@ func All() []Reason {
 		{
 			Word: "payees", Group: Policy, Why: "the payee is denied, or not among those allowed. On REST: the key has rules for hosts and none for payees",
 			Developer: "ask the operator to allow the payee",
-			Operator:  "`purser limits KEY --add-allow-payee ADDRESS`, if you trust it",
+			Operator:  "`purser limits KEY --allow-payee ADDRESS`, if you trust it, or `--add-allow-payee` where the key has a list of its own",
 		},
 		{
 			Word: "doors", Group: Policy, Why: "the key may not pay through this door. Keys of `purser init` and `exec` pay at the proxy only",

@@ -19,8 +19,12 @@ var deliveryTests = map[string]func(*fixture){
 			return must(f.Acquire(f.ctx, p.ID, "again", noon.Add(time.Second), noon.Add(time.Minute)))
 		}
 		// The money moved, and an error came.
-		stolen, fx, err := f.Record(f.ctx, fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 500))
+		body := pay.AnswerBody{Hash: pay.HashOf("the answer"), Size: 1 << 33, Cut: true}
+		robs := fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 500)
+		robs.Heard = &pay.Heard{Status: 500, Body: body}
+		stolen, fx, err := f.Record(f.ctx, robs)
 		f.must(err)
+		f.same("body", stolen.AnswerBody, body)
 		f.same("row", []any{stolen.Labels(), stolen.AnswerStatus, stolen.Withheld, fx.ForNothing}, []any{[]string{"settled", "undelivered"}, 500, true, true})
 		f.same("stored", f.find(stolen.ID), stolen)
 		// No answer came, and the money may have moved. It has.
@@ -41,22 +45,37 @@ var deliveryTests = map[string]func(*fixture){
 		// A repeat brings the answer, and the answer to a further one says nothing.
 		late := f.record(fails(f.begin(want(k, noon), pay.Created), pay.VerdictSettled, 200))
 		good := outcome(again(late), pay.Unclear)
-		good.Release, good.Answered = true, true
+		good.Release, good.Answered, good.Heard = true, true, &pay.Heard{Status: 200, Body: body}
+		whole := body
+		whole.Cut = false
 		late = f.record(good)
-		f.same("delivered", []any{late.Labels(), late.AnswerStatus}, []any{[]string{"settled"}, 0})
-		f.same("delivered before", f.record(fails(again(late), pay.Unclear, 402)).Labels(), []string{"settled"})
+		f.same("delivered", []any{late.Labels(), late.AnswerStatus, late.AnswerBody}, []any{[]string{"settled"}, 200, whole})
+		late = f.record(fails(again(late), pay.Unclear, 402))
+		f.same("delivered before", []any{late.Labels(), late.AnswerStatus, late.AnswerBody}, []any{[]string{"settled"}, 200, whole})
+		f.same("stored", f.find(late.ID), late)
+		// The client left, and of that answer purser has seen the beginning. A later error counts more.
+		left := f.begin(want(k, noon), pay.Created)
+		gone := outcome(left, pay.VerdictSettled)
+		gone.Release, gone.Heard = true, &pay.Heard{Status: 200, Body: body}
+		left = f.record(gone)
+		f.same("cut", []any{left.Labels(), left.AnswerStatus, left.AnswerBody}, []any{[]string{"settled"}, 200, body})
+		left = f.record(fails(again(left), pay.Unclear, 0))
+		f.same("no answer", []any{left.AnswerStatus, left.AnswerBody}, []any{0, pay.AnswerBody{}})
+		gone = outcome(again(left), pay.Unclear)
+		gone.Release, gone.Heard = true, &pay.Heard{Status: 200, Body: body}
+		f.same("cut later", f.record(gone).AnswerBody, pay.AnswerBody{})
 		f.reopen(Opener.Kill)
-		marked := []string{lost.ID, stolen.ID, refused.ID}
+		marked := []string{lost.ID, stolen.ID, refused.ID, left.ID}
 		slices.Sort(marked)
 		slices.Reverse(marked)
 		f.same("of the key", f.list(k, "undelivered", 1), marked)
 		f.same("of all keys", ids(must(f.AllPayments(f.ctx, pay.LabelQuery{Label: "undelivered", Limit: 10}))), marked)
 		f.same("without", len(must(f.AllPayments(f.ctx, pay.LabelQuery{Without: []string{"undelivered"}, Limit: 10}))), 2)
-		f.same("count", must(f.CountOpen(f.ctx, "undelivered")), 3)
+		f.same("count", must(f.CountOpen(f.ctx, "undelivered")), 4)
 		for _, q := range []pay.PaymentFilter{{Label: "undelivered", Limit: 10}, {Label: "undelivered", Limit: 1, All: true}} {
 			f.same("pages", f.pages(q, 9, k), marked)
 			sum := must(f.SumPayments(f.ctx, []string{k.ID}, q))
-			f.same("sum", sum.Count(), 3)
+			f.same("sum", sum.Count(), 4)
 		}
 		f.same("of several keys", ids(must(f.PaymentsOf(f.ctx, []string{k.ID}, "undelivered", 10))), marked)
 	},

@@ -82,6 +82,55 @@ func Parse(values []string) (list []Challenge, found bool, err error) {
 	return list, found, err
 }
 
+// KeyRequired names the object with the member challenges that MCP has in the place of [HeaderChallenge].
+const KeyRequired = "org.paymentauth/payment-required"
+
+// ParseMCP reads the challenges of MCP: an object with [KeyRequired]. found reports whether there is one.
+func ParseMCP(terms []byte) (list []x402.Requirement, found bool, err error) {
+	top, err := strictjson.Object(terms)
+	if err != nil || top[KeyRequired] == nil {
+		return nil, false, nil
+	}
+	asked, err := strictjson.Object(top[KeyRequired])
+	if err != nil || strictjson.Kind(asked["challenges"]) != '[' {
+		return nil, true, errors.New("no list of challenges")
+	}
+	n := 0
+	for one := range strictjson.Elements(asked["challenges"]) {
+		if n++; n > maxChallenges {
+			break
+		}
+		r, wrong := chargeMCP(one)
+		if wrong == nil {
+			list = append(list, r)
+		} else if err == nil {
+			err = wrong
+		}
+	}
+	return list, true, err
+}
+
+// chargeMCP reads a challenge of MCP, whose request is JSON.
+func chargeMCP(challenge json.RawMessage) (x402.Requirement, error) {
+	members, err := strictjson.Object(challenge)
+	if err != nil {
+		return x402.Requirement{}, err
+	}
+	var c Challenge
+	for _, name := range echoed {
+		value := members[name]
+		if text, is := strictjson.Unquote(value); is {
+			c.Parameters = append(c.Parameters, Parameter{name, text})
+		} else if value != nil && name == "request" {
+			c.Parameters = append(c.Parameters, Parameter{name, string(value)})
+		}
+	}
+	if err := c.check(); err != nil {
+		return x402.Requirement{}, err
+	}
+	return charge(c, challenge, members["request"])
+}
+
 // check refuses a challenge that could be read in two ways, or that nothing can answer.
 func (c Challenge) check() error {
 	for i, p := range c.Parameters {

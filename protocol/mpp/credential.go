@@ -34,11 +34,14 @@ func Payload(o x402.Offer, from x402.Address, payload any) (x402.Payload, error)
 
 func source(network, address string) string { return "did:pkh:" + network + ":" + address }
 
-// Credential returns the credential for a payload, as JSON.
+// Credential returns the credential for a payload, as JSON. A payload may be a credential already.
 func Credential(p x402.Payload) (json.RawMessage, error) {
 	top, err := strictjson.Object(p.JSON)
 	if err != nil {
 		return nil, fmt.Errorf("encode credential: %w", err)
+	}
+	if top["challenge"] != nil {
+		return p.JSON, nil
 	}
 	kept, err := strictjson.Object(top["accepted"])
 	if err != nil {
@@ -86,6 +89,16 @@ func authorization(network string, signed json.RawMessage) (json.RawMessage, str
 // Field returns the value of the header field that carries a credential.
 func Field(credential json.RawMessage) string {
 	return Scheme + " " + base64.RawURLEncoding.EncodeToString(credential)
+}
+
+// DecodeField returns the payload in the value of a header field: see [Field].
+func DecodeField(value string) (x402.Payload, error) {
+	scheme, text, _ := strings.Cut(value, " ")
+	credential, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil || !strings.EqualFold(scheme, Scheme) || !json.Valid(credential) {
+		return x402.Payload{}, errors.New("read credential: it is none of MPP")
+	}
+	return x402.Payload{Version: Version, JSON: credential}, nil
 }
 
 // IsCredential reports whether the value of a header field has a credential of MPP.

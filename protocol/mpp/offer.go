@@ -295,5 +295,5 @@ func ReadEcho(raw json.RawMessage) (c Challenge, r Request, err error) {
 	return c, r, err
 }
 
-// Accepts is what a client of these ways sends as [HeaderAccept].
+// Accepts names the ways for sellers that want to know, in [HeaderAccept].
 const Accepts = "evm/charge, tempo/charge"

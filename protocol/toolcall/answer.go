@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -83,6 +84,7 @@ const (
 	keyError         = "x402/error" // Cloudflare
 	keyReceipt       = "x402/payment-response"
 	keyReceiptDotted = "x402.payment-response" // Vercel
+	keyReceiptMPP    = "org.paymentauth/receipt"
 )
 
 // Hear reads the answer to a call, for which Sort has said Answers. A result asks for money only as the dialects
@@ -94,8 +96,8 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if failure := get(top, "error"); failure != nil {
 		a.Failed = true
-		if told, err := inner(failure); err == nil {
-			a.ask(get(told, "data"), DialectX402)
+		if told, err := inner(failure); err == nil && !a.ask(get(told, "data"), DialectX402) {
+			a.challenge(get(told, "data"))
 		}
 		return a
 	}
@@ -105,7 +107,7 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	meta, err := inner(get(result, "_meta"))
 	if err == nil {
-		for _, name := range []string{keyReceipt, keyReceiptDotted} {
+		for _, name := range []string{keyReceipt, keyReceiptDotted, keyReceiptMPP} {
 			if value := get(meta, name); value != nil && a.Receipt == "" {
 				a.Receipt = textOf(value)
 			}
@@ -114,6 +116,9 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	if kind, _ := strictjson.Unquote(get(result, "resultType")); kind == "payment_required" {
 		a.Failed = true
 		a.ask(get(result, "paymentRequired"), DialectX402)
+		return a
+	}
+	if a.Failed = a.challenge(get(meta, mpp.KeyRequired)); a.Failed {
 		return a
 	}
 	if a.Failed = string(bytes.TrimSpace(get(result, "isError"))) == "true"; !a.Failed {
@@ -148,6 +153,17 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 		d = DialectX402V1
 	}
 	a.Terms, a.Dialect = terms, d
+	return true
+}
+
+// challenge takes challenges of MPP, in the form that package mpp reads. An error without them is MCP's own, such as one
+// that wants its user to open a page. It reports whether they are there.
+func (a *Answer) challenge(terms json.RawMessage) bool {
+	asked, err := object(terms)
+	if err != nil || strictjson.Kind(get(asked, "challenges")) != '[' {
+		return false
+	}
+	a.Terms, a.Dialect = with(nil, member{mpp.KeyRequired, terms}), DialectMPP
 	return true
 }
 

@@ -1,7 +1,7 @@
 // Package toolcall reads and writes paid calls of the Model Context Protocol, as they stand on the wire: JSON-RPC
 // messages in which sellers ask for money, and clients pay, in several dialects.
 //
-// It does no I/O, keeps nothing, and decides nothing about money. The terms themselves are those of package x402. The
+// It does no I/O, keeps nothing, and decides nothing about money. The terms themselves are those of packages x402 and mpp. The
 // carrier of package proxy knows in which HTTP messages these stand.
 package toolcall
 
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -226,19 +227,30 @@ const (
 	DialectX402       Dialect = iota // x402's transport for MCP, version 2
 	DialectX402V1                    // version 1: that transport's, and Vercel's beside it
 	DialectCloudflare                // withX402 of Cloudflare's agents
+	DialectMPP                       // MPP's transport for MCP
 )
 
-// Paid returns the body of the call with a payment, for a seller of the dialect. Everything else stays as it came.
+// Paid returns the body of the call with a payment, for a seller of the dialect. A payment of MPP has one form for all.
+// Everything else stays as it came.
 func (c *Call) Paid(d Dialect, p x402.Payload) []byte {
+	if p.Version == mpp.Version {
+		credential, _ := mpp.Credential(p) // one that cannot be written is null, which no seller takes
+		return c.with(member{keyCredential, credential})
+	}
 	text, _ := json.Marshal(p.Header()) // of a string it does not fail
 	set := []member{{keyPayment, p.JSON}}
 	switch d {
-	case DialectX402:
+	case DialectX402, DialectMPP:
 	case DialectX402V1:
 		set = append(set, member{keyPaymentDotted, text})
 	case DialectCloudflare:
 		set[0].value = text
 	}
+	return c.with(set...)
+}
+
+// with returns the body of the call with further members of _meta.
+func (c *Call) with(set ...member) []byte {
 	meta := with(get(c.params, "_meta"), set...)
 	params := with(get(c.top, "params"), member{"_meta", meta})
 	return with(c.body, member{"params", params})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
@@ -49,7 +50,15 @@ func TestCredentials(t *testing.T) {
 			if c.status != 200 && a.Problem(t).Reason != c.reason {
 				t.Error(a.Text)
 			}
+			if c.status == 407 && !strings.Contains(a.Text, `"do":{"developer":"Ask the operator for a key of this purser`) {
+				t.Errorf("nothing to do: %s", a.Text)
+			}
 		})
+	}
+	// SDKs of model providers show the message only.
+	a, _, _ := w.raw(fmt.Sprintf("GET %s/x HTTP/1.1\nHost: x\nX-Stainless-Lang: python\nProxy-Authorization: %s\n\n", s.URL, basic("pk_unknown-key", "")), "GET")
+	if want := declines.UnknownKey + ": " + declines.UnknownKeyDetail + ". Ask the operator"; !strings.Contains(a.Text, `"message":"`+want) {
+		t.Errorf("an SDK's user reads %s", a.Text)
 	}
 	if _, paid, _ := s.Counts(); paid != 3 {
 		t.Errorf("%d paid requests", paid)
