@@ -37,7 +37,7 @@ func TestOfficialClients(t *testing.T) {
 				if !strings.Contains(got[0].Text, "the body") {
 					t.Errorf("%+v", got[0])
 				}
-				if n := env.debits(t, a.Address()); n != answers(got) {
+				if n, _ := env.moved(t, a.Address()); n != answers(got) {
 					t.Errorf("%d debits, %d answers", n, answers(got))
 				}
 			})
