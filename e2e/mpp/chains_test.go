@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// funds is what a wallet gets on each chain, in the smallest unit: one unit of the currency.
+// funds is the amount that a wallet gets on each chain, in the smallest unit: one unit of the currency.
 const funds = 1_000_000
 
 // tempoChain is the chain of Tempo, which starts with the first test that needs it.

@@ -13,7 +13,7 @@ import (
 // compare has the official client, as it is, and purser buy in the storms of the official seller. It prints a table.
 var compare = flag.Bool("compare", false, "print the figures of the official client and of purser")
 
-// counted is what the official seller has seen.
+// counted has the official seller's counts.
 type counted struct{ Credentials, Distinct, Settled, Answers int }
 
 func (s *seller) count(t testing.TB) (n counted) {
@@ -28,7 +28,7 @@ func (s *seller) count(t testing.TB) (n counted) {
 	return n
 }
 
-// One row for each of the seller's ways: purchases, answers, credentials and debits. The seller serves one row at a time.
+// TestComparison prints a row for each of the seller's ways: purchases, answers, credentials and debits. The seller serves one row at a time.
 func TestComparison(t *testing.T) {
 	if !*compare {
 		t.Skip("run it with -compare")

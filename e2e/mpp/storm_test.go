@@ -68,7 +68,7 @@ func TestPurserAtDeafAndDeadSellers(t *testing.T) {
 				}
 			}
 			for _, p := range purchases[:3] {
-				// What was paid for nothing is known by now, and the host for it.
+				// Purser knows by now that the seller delivers nothing.
 				if r := a.ask(t, p.url); r.Status == http.StatusOK {
 					t.Errorf("%+v", r)
 				}

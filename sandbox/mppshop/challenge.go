@@ -74,7 +74,7 @@ func (c challenge) params() []param {
 	return append(kept, c.more...)
 }
 
-// UnmarshalJSON reads an echo. What the protocol does not know goes to more.
+// UnmarshalJSON reads an echo. Members that the protocol does not know go to more.
 func (c *challenge) UnmarshalJSON(text []byte) error {
 	var all map[string]string
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -154,7 +154,7 @@ func (v *visit) fresh() challenge {
 // stamp writes a time as JavaScript does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// offer is what a 402 asks for.
+// offer holds the challenges of a 402.
 type offer struct {
 	challenges []challenge
 	// write makes the values of the header. Default: plainLines.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lateness is how long after its answer a late seller settles, if the path has no number of milliseconds.
+// lateness passes before a late seller settles, if the path has no number of milliseconds.
 const lateness = 300 * time.Millisecond
 
 // rotations are the plays of a seller that asks anew, though it has a credential.

@@ -84,7 +84,7 @@ type Shop struct {
 	counts  map[string]*Count // by path and query; "" is all
 }
 
-// sale is what became of a credential.
+// sale holds the fate of a credential.
 type sale struct {
 	order  string
 	byX402 bool
@@ -114,10 +114,10 @@ func New(o Options) *Shop {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Seed == 0 {
-		o.Seed = mrand.Uint64()
+		o.Seed = mrand.Uint64() //nolint:gosec // chance of a play
 	}
 	s := &Shop{
-		o: o, secret: []byte(rand.Text()), plays: map[string]Play{}, chance: mrand.New(mrand.NewPCG(o.Seed, 0)), //nolint:gosec // a play
+		o: o, secret: []byte(rand.Text()), plays: map[string]Play{}, chance: mrand.New(mrand.NewPCG(o.Seed, 0)), //nolint:gosec // chance of a play
 		issued: map[echoed]challenge{}, sales: map[string]*sale{}, refused: map[string]int{}, counts: map[string]*Count{},
 	}
 	for _, p := range Plays() {

@@ -101,7 +101,7 @@ func (b *buyer) debits() int {
 	return len(moved)
 }
 
-// answer is what comes back.
+// answer holds the seller's answer.
 type answer struct {
 	status int
 	header http.Header
