@@ -68,6 +68,14 @@ func TestTextsOfChallenges(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Get("description") != `Müller "&" S\hne — 😀` {
 		t.Errorf("%q, %v", list, err)
 	}
+	for written, want := range map[string]string{
+		`\ud83d\ude00`: "😀", `\ud83d\u0041`: "\ufffdA", `\ud83dA`: "\ufffdA", `\ude00\ud83d`: "\ufffd\ufffd", `\u20`: "u20",
+	} {
+		list, _, err := mpp.Parse([]string{challenge(charge, `id="a", description="`+written+`", `)})
+		if err != nil || list[0].Get("description") != want {
+			t.Errorf("%s: %q, %v", written, list, err)
+		}
+	}
 }
 
 func TestCharges(t *testing.T) {
