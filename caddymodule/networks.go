@@ -51,9 +51,8 @@ func (a *App) resolveRPCs(s *settings) error {
 	s.rpcs = map[string]networkRPCs{}
 	for i, n := range s.networks {
 		given := a.NetworkTable[n.Name]
-		of := "network " + n.Name + " "
-		first, second := option{name: of + rpcURLOption.name, variable: rpcVariable(n.Name)},
-			option{name: of + rpcURL2Option.name, variable: rpcVariable(n.Name) + "_2"}
+		of, variable := "network "+n.Name+" ", rpcVariable(n.Name)
+		first, second := option{name: of + rpcURLOption.name, variable: variable}, option{name: of + rpcURL2Option.name, variable: variable + "_2"}
 		var r networkRPCs
 		var err error
 		if r.first, err = first.rpc(given.RPCURL, given.RPCURLFile); err != nil {
