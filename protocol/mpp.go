@@ -111,9 +111,8 @@ func (m MPP) Answer(status int, h http.Header, body []byte) (a Answer) {
 	if detail != "" {
 		a.Challenge.Error += ": " + detail
 	}
-	if used && name != "" {
-		a.Found, a.Challenge.Error = true, fmt.Sprintf("credential already used (%d): %s", status, a.Challenge.Error)
-	}
+	a.Used = used && name != ""
+	a.Found = a.Found || a.Used
 	a.Speaks = a.Receipted() || a.Found || name != ""
 	return a
 }
@@ -139,7 +138,7 @@ func (m MPP) Decode(field string) (x402.Challenge, error) {
 			return c, err
 		}
 	}
-	c, found, err := m.read(nil, []string{field})
+	c, found, err := m.read(nil, []string{mpp.Bytes(field)})
 	if !found {
 		err = fmt.Errorf("%w: no challenge of MPP", x402.ErrNotChallenge)
 	}

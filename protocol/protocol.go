@@ -56,6 +56,8 @@ type Answer struct {
 	Failed bool
 	// Refuses: the answer refuses the credential, although its status is not 402.
 	Refuses bool
+	// Used: the refusal says by its status that the credential was used.
+	Used bool
 	// Challenge holds the terms of a refusal. Its Error has the seller's reason.
 	Challenge x402.Challenge
 	Found     bool // there is a challenge, perhaps one that cannot be read

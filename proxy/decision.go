@@ -36,6 +36,7 @@ type decision struct {
 	refused bool     // the answer is another 402
 	refusal string   // the reason that the seller gave in it
 	refuses bool     // the 402 says something of the payload
+	used    bool     // the answer says that the payload was used
 	said    string   // what the seller said against the payload, for people
 	unseen  string   // why the 402 may be no answer to the payload; see unseen
 	later   bool     // the answer is still to come, at the same URL; see comesLater
@@ -79,7 +80,7 @@ func (t *Transport) decide(req *http.Request, m *memo, challenged, resp *http.Re
 	asks := carrier.asks(resp)
 	if asks || said.Refuses {
 		said = carrier.refusal(resp, m.wire, t.patience)
-		d.refusal, d.refuses = said.Challenge.Error, said.Found
+		d.refusal, d.refuses, d.used = said.Challenge.Error, said.Found, said.Used
 	}
 	d.refused = asks || said.Refuses
 	d.failed = d.refused || said.Failed || d.status >= http.StatusBadRequest
@@ -137,7 +138,10 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 	for _, note := range d.notes {
 		a.Observe(note)
 	}
-	if d.refuses {
+	switch {
+	case d.used:
+		a.AnswerUsed(d.refusal)
+	case d.refuses:
 		a.Answer402(d.refusal)
 	}
 	if d.said != "" {
