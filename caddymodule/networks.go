@@ -174,9 +174,8 @@ func (t *tenant) openRPCs(o *pay.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Rails = tempo.Rails(first, o.Clock)
 	if first != nil {
-		o.Chain, t.chain = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}
+		o.Chain, t.chain, o.Rails = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}, tempo.Rails(first, o.Clock)
 		t.closeLater(first)
 	}
 	second, err := s.chains(o.Time, t.log, pay.SourceSecondRPC, func(r networkRPCs) rpcSetting { return r.second })
