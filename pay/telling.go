@@ -209,7 +209,7 @@ func (p *Payer) tellOnce(once string, u untold) {
 // watchLow tells when a wallet has less than its mark, once until it has enough again.
 func (p *Payer) watchLow(c choice, have money.Amount) {
 	mark := p.opts.Telling.LowBalance
-	// An asset that is low says nothing where a network has several.
+	// On a network with several assets, a low one says nothing.
 	if !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil || len(c.network.Assets) > 1 {
 		return
 	}

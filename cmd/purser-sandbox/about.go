@@ -53,18 +53,18 @@ func (a about) examples() []example {
 			[]string{"curl -i " + through + " " + a.Seller + "/weather"},
 		},
 		{
+			"The same with a body, and as server-sent events",
+			[]string{
+				"curl -i " + through + " -d 'hello' " + a.Seller + "/echo",
+				"curl -iN " + through + " " + a.Seller + "/stream",
+			},
+		},
+		{
 			"A seller that speaks MPP. Its list says how it can behave: it rotates its challenges, loses answers, and lies",
 			[]string{
 				"curl -i " + through + " " + a.Seller + "/mpp/weather",
 				"curl -i " + through + " " + a.Seller + "/mpp/settles-denies",
 				"curl -s " + a.sellerDirect + "/mpp/",
-			},
-		},
-		{
-			"The same with a body, and as server-sent events",
-			[]string{
-				"curl -i " + through + " -d 'hello' " + a.Seller + "/echo",
-				"curl -iN " + through + " " + a.Seller + "/stream",
 			},
 		},
 		{
