@@ -142,9 +142,9 @@ func (s *settings) names() pay.Names {
 	}
 }
 
-// chains makes the clients of the RPCs: the first or the second ones; nil without any.
+// chains makes the clients of the RPCs: the first or the second ones.
 func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.TimeSource, of func(networkRPCs) rpcSetting) (chain.Networks, error) {
-	var all chain.Networks
+	all := chain.Networks{}
 	for i, n := range s.networks {
 		r := of(s.rpcs[n.Name])
 		if r.url == "" {
@@ -158,9 +158,6 @@ func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.Tim
 		if err != nil {
 			return nil, fmt.Errorf("purser: %s: %w", r.variable, err)
 		}
-		if all == nil {
-			all = chain.Networks{}
-		}
 		all[n.Name] = c
 	}
 	return all, nil
@@ -173,13 +170,12 @@ func (t *tenant) openRPCs(o *pay.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Rails = tempo.Rails(first, o.Clock)
-	if first != nil {
-		o.Chain, t.chain = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}
+	if len(first) > 0 {
+		o.Chain, t.chain, o.Rails = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}, tempo.Rails(first, o.Clock)
 		t.closeLater(first)
 	}
 	second, err := s.chains(o.Time, t.log, pay.SourceSecondRPC, func(r networkRPCs) rpcSetting { return r.second })
-	if second != nil {
+	if len(second) > 0 {
 		o.Second = metrics.Chain{Networks: second}
 		t.closeLater(second)
 	}

@@ -113,6 +113,9 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 	if rail == nil {
 		return nil
 	}
+	if _, short := rail.(Marking); short {
+		row.Authorization.Nonce = p.shortNonce(row.KeyID)
+	}
 	a, err := rail.Authorize(ctx, row.Authorization, req)
 	if err != nil {
 		p.log.WarnContext(ctx, "payment not authorized", "rail", row.Authorization.Rail.String(), "network", row.Terms.Network, "error", err)

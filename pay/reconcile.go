@@ -175,7 +175,7 @@ func reconciled(v BeginView, how How) error {
 // the day of its block. Its task and host are not known, so that budgets of hosts do not see it.
 // A withdrawal counts for no key, and equal orders get it.
 func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthorization) (*Payment, error) {
-	k, err := p.payerOf(ctx, w, u.Nonce)
+	k, err := p.payerOf(ctx, w, u)
 	if err != nil {
 		return nil, err
 	}

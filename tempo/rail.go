@@ -49,8 +49,9 @@ type Rail struct {
 }
 
 var (
-	_ pay.Rail   = (*Rail)(nil)
-	_ pay.Payees = (*Rail)(nil)
+	_ pay.Rail    = (*Rail)(nil)
+	_ pay.Payees  = (*Rail)(nil)
+	_ pay.Marking = (*Rail)(nil)
 )
 
 // NewRail returns the rail. A nil clock is the system's.
@@ -98,6 +99,15 @@ func (*Rail) Payees(r x402.Requirement) (list []x402.Address) {
 		list = append(list, t.To)
 	}
 	return list
+}
+
+// Mark returns the client's part of an attribution memo.
+func (*Rail) Mark(n x402.Nonce) []byte {
+	client, is := Attributed(n)
+	if !is {
+		return nil
+	}
+	return client[:]
 }
 
 // Authorize makes the transaction of a new payment. Its memo, which binds it to the challenge, becomes the nonce. A
