@@ -415,6 +415,9 @@ func heldWords(p *pay.Payment, err error) string {
 		return fmt.Sprintf("This was paid before, on %s, as the chain tells. purser's books were restored from a backup since, so the payment cannot be sent to the seller again. %s",
 			pay.Moment(p.Created), anew(p))
 	}
+	if unsent, is := errors.AsType[*unsentError](err); is {
+		return "Nothing was paid now: " + unsent.Error()
+	}
 	_, text := withheld(p, nil)
 	return text
 }

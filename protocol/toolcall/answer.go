@@ -157,14 +157,34 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 }
 
 // challenge takes challenges of MPP, in the form that package mpp reads. An error without them is MCP's own, such as one
-// that wants its user to open a page. It reports whether they are there.
+// that wants its user to open a page, or the application's. It reports whether they are there.
 func (a *Answer) challenge(terms json.RawMessage) bool {
 	asked, err := object(terms)
-	if err != nil || strictjson.Kind(get(asked, "challenges")) != '[' {
+	if err != nil || !charges(get(asked, "challenges")) {
 		return false
 	}
 	a.Terms, a.Dialect = with(nil, member{mpp.KeyRequired, terms}), DialectMPP
 	return true
+}
+
+// charges reports whether a list has a challenge of MPP. Each of them names a method and an intent.
+func charges(list json.RawMessage) bool {
+	if strictjson.Kind(list) != '[' {
+		return false
+	}
+	for one := range strictjson.Elements(list) {
+		if strictjson.Kind(one) != '{' {
+			continue
+		}
+		method, intent := false, false
+		for name := range strictjson.Members(one) {
+			method, intent = method || name == "method", intent || name == "intent"
+		}
+		if method && intent {
+			return true
+		}
+	}
+	return false
 }
 
 // textOf returns a text as it is, and another value as JSON.
