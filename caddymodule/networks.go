@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/tempo"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -154,9 +155,7 @@ func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.Tim
 		if i > 0 {
 			name = source.On(n.Name)
 		}
-		c, err := chain.New(chain.Options{
-			URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name),
-		})
+		c, err := tempo.Open(n, chain.Options{URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name)})
 		if err != nil {
 			return nil, fmt.Errorf("purser: %s: %w", r.variable, err)
 		}
@@ -168,13 +167,14 @@ func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.Tim
 	return all, nil
 }
 
-// openRPCs gives the payer its RPCs.
+// openRPCs gives the payer its RPCs, and the rails that need them.
 func (t *tenant) openRPCs(o *pay.Options) error {
 	s := &t.app.settings
 	first, err := s.chains(o.Time, t.log, pay.SourceRPC, func(r networkRPCs) rpcSetting { return r.first })
 	if err != nil {
 		return err
 	}
+	o.Rails = tempo.Rails(first, o.Clock)
 	if first != nil {
 		o.Chain, t.chain = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}
 		t.closeLater(first)

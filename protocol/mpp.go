@@ -141,7 +141,7 @@ func (m MPP) Decode(field string) (x402.Challenge, error) {
 			return c, err
 		}
 	}
-	c, found, err := m.read(nil, []string{field})
+	c, found, err := m.read(nil, []string{mpp.Bytes(field)})
 	if !found {
 		err = fmt.Errorf("%w: no challenge of MPP", x402.ErrNotChallenge)
 	}

@@ -138,7 +138,7 @@ func (b *Books) Tally(ctx context.Context, s Scope, q StatementQuery) (*bookkeep
 	for _, w := range own {
 		name := bookkeeping.WalletName{Network: w.Network, Address: strings.ToLower(w.Address.String())}
 		if n, known := x402.NetworkByWire(w.Network); known {
-			t.AddWallet(name, w.ID, n.Assets[0].Symbol, n.Assets[0].Decimals)
+			t.AddWallet(name, w.ID, n.Assets[0].Currency(), n.Assets[0].Decimals)
 		}
 		switch {
 		case q.Past == nil:
