@@ -369,13 +369,14 @@ func cached(h http.Header) bool {
 	return strings.Contains(timing, "cdn-cache;desc=hit")
 }
 
-// sameChallenge reports whether a 402 to a payload asks as the one before the payment did.
+// sameChallenge reports whether a 402 to a payload asks as the one before the payment did, in the payload's protocol.
 func (m *memo) sameChallenge(again x402.Challenge) bool {
-	if len(again.Accepts) == 0 || len(again.Accepts) != len(m.challenge.Accepts) || again.Error != m.challenge.Error {
+	before := slices.DeleteFunc(slices.Clone(m.challenge.Accepts), func(r x402.Requirement) bool { return !m.wire.Writes(r.Version) })
+	if len(again.Accepts) == 0 || len(again.Accepts) != len(before) || again.Error != m.challenge.Error {
 		return false
 	}
 	for i, r := range again.Accepts {
-		was := m.challenge.Accepts[i]
+		was := before[i]
 		if r.Version >= x402.OtherProtocols && !bytes.Equal(r.Raw, was.Raw) { // each challenge of MPP has an id
 			return false
 		}
@@ -414,6 +415,9 @@ func heldWords(p *pay.Payment, err error) string {
 	if _, spent := errors.AsType[*pay.SpentError](err); spent {
 		return fmt.Sprintf("This was paid before, on %s, as the chain tells. purser's books were restored from a backup since, so the payment cannot be sent to the seller again. %s",
 			pay.Moment(p.Created), anew(p))
+	}
+	if unsent, is := errors.AsType[*unsentError](err); is {
+		return "Nothing was paid now: " + unsent.Error()
 	}
 	_, text := withheld(p, nil)
 	return text
