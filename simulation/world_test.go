@@ -53,17 +53,24 @@ type world struct {
 	peace     atomic.Bool // faults are over
 
 	mu         sync.Mutex
-	signatures map[x402.Nonce]signature
-	forgiven   map[x402.Nonce]bool // what a backup need not have
+	signatures map[use]signature
+	forgiven   map[use]bool // what a backup need not have
 	broken     []string            // rules that do not hold
 }
 
 // calm reports whether faults are over.
 func (w *world) calm() bool { return w.peace.Load() }
 
+// use is how the chain knows an authorization. Sellers of MPP choose the nonce, so that two wallets may have one.
+type use struct {
+	from  x402.Address
+	nonce x402.Nonce
+}
+
+func useOf(a x402.Authorization) use { return use{a.From, a.Nonce} }
+
 // signature holds the amount that a wallet has signed away. Its payee may move that until it ends.
 type signature struct {
-	from  x402.Address
 	value money.Amount
 	ends  time.Time
 }
@@ -91,14 +98,15 @@ func (s *signature) read(message map[string]any) (nonce x402.Nonce, err error) {
 
 // signed remembers a signature.
 func (w *world) signed(m pay.Message) {
-	s := signature{from: m.From}
+	var s signature
 	nonce, err := s.read(m.TypedData().Message)
 	if err != nil {
 		w.violated("a signature cannot be read: %v", err)
 	}
+	w.checkSignature(use{m.From, nonce}, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.signatures[nonce] = s
+	w.signatures[use{m.From, nonce}] = s
 }
 
 // violated notes that a rule does not hold.
@@ -150,7 +158,7 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	w := &world{
 		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, log: slog.New(slog.DiscardHandler),
 		chain: newLedger(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
-		wallets: map[string]pay.Wallet{}, signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{},
+		wallets: map[string]pay.Wallet{}, signatures: map[use]signature{}, forgiven: map[use]bool{},
 	}
 	w.mix = drawMix(luck)
 	tools := rand.New(rand.NewPCG(seed, toolStream))
