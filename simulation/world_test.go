@@ -55,7 +55,8 @@ type world struct {
 	mu         sync.Mutex
 	signatures map[use]signature
 	forgiven   map[use]bool // what a backup need not have
-	broken     []string            // rules that do not hold
+	left       map[int]bool // orders of which a payload has reached a seller
+	broken     []string     // rules that do not hold
 }
 
 // calm reports whether faults are over.
@@ -158,11 +159,12 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	w := &world{
 		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, log: slog.New(slog.DiscardHandler),
 		chain: newLedger(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
-		wallets: map[string]pay.Wallet{}, signatures: map[use]signature{}, forgiven: map[use]bool{},
+		wallets: map[string]pay.Wallet{}, signatures: map[use]signature{}, forgiven: map[use]bool{}, left: map[int]bool{},
 	}
 	w.mix = drawMix(luck)
 	tools := rand.New(rand.NewPCG(seed, toolStream))
 	w.mix.toolMix = drawTools(tools)
+	w.mix.mppMix = drawMPP(rand.New(rand.NewPCG(seed, mppStream)), w.mix)
 	w.chain.habits = w.mix.habits
 	w.conductor.say("seed %d: %+v", seed, w.mix)
 	if w.mix.shared {
@@ -179,6 +181,11 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	for _, o := range w.orders {
 		if o.tool = o.door == proxyDoor && tools.IntN(100) < w.mix.tools; o.tool {
 			o.path, o.posts, o.resumes = toolPath, true, tools.IntN(100) < w.mix.resumes
+		}
+		if h := w.mix.mppOf(o.number); h.is && w.mix.restores > 0 {
+			o.idem = "" // a restored backup does not know for which order a challenge has chosen a nonce
+		} else if h.is {
+			o.own = h.own && o.door == proxyDoor && !o.tool
 		}
 	}
 	return w
