@@ -67,7 +67,13 @@ func (w *world) checkWallets() {
 // checkSignature checks that an order is signed for once more only when what was signed for it before can move nothing
 // any more: the block that is safe has come to its end, and has not used it.
 func (w *world) checkSignature(of use, next signature) {
-	order := orderOf(next.value.String())
+	if order := orderOf(next.value.String()); w.mayMove(order, of) {
+		w.violated("order %d has a second authorization, and the first one moves its money or may still", order)
+	}
+}
+
+// mayMove reports whether an authorization for an order has moved money, or may still. One may be left out.
+func (w *world) mayMove(order int, but use) bool {
 	w.chain.mu.Lock()
 	safe := w.chain.timeOf(w.chain.head() - safeBlocks)
 	moved := map[use]money.Amount{}
@@ -76,16 +82,16 @@ func (w *world) checkSignature(of use, next signature) {
 	}
 	w.chain.mu.Unlock()
 	w.mu.Lock()
-	live := false
-	for earlier, s := range w.signatures {
-		if value, used := moved[earlier]; earlier != of && s.value == next.value {
-			live = live || used && !value.IsZero() || !used && safe.Before(s.ends)
+	defer w.mu.Unlock()
+	for of, s := range w.signatures {
+		if of == but || orderOf(s.value.String()) != order {
+			continue
+		}
+		if value, used := moved[of]; used && !value.IsZero() || !used && safe.Before(s.ends) {
+			return true
 		}
 	}
-	w.mu.Unlock()
-	if live {
-		w.violated("order %d has a second authorization, and the first one moves its money or may still", order)
-	}
+	return false
 }
 
 // checkFailures checks that a key begins nothing more on a day on which too many of its payments have failed.

@@ -251,8 +251,8 @@ func (w *world) exchange(ctx context.Context, a *attempt, method, body string, h
 	return outcome{err: errCut}, last
 }
 
-// termsTold checks that terms reach an agent only while no payload of its order has left: an agent that pays by itself would
-// pay a second time. A purser whose clock jumps forgets which streams were cut.
+// termsTold checks that terms reach an agent only while no payload of its order has left that may move money: an agent
+// that pays by itself would pay a second time. A purser whose clock jumps forgets which streams were cut.
 func (w *world) termsTold(o *order, message string) {
 	if w.mix.jumps > 0 {
 		return
@@ -260,7 +260,7 @@ func (w *world) termsTold(o *order, message string) {
 	w.mu.Lock()
 	left := w.left[o.number]
 	w.mu.Unlock()
-	if left {
+	if left && w.mayMove(o.number, use{}) {
 		w.violated("terms of order %d reached its agent behind a payment: %.300s", o.number, message)
 	}
 }
