@@ -166,7 +166,7 @@ func (w *world) throughProxy(ctx context.Context, a *attempt) outcome {
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	call.Finish(err == nil && ctx.Err() == nil && !n.isDead() && !w.isDeaf(a))
-	if asked := resp.Header.Get(x402.HeaderRequired) + resp.Header.Get(headerChallenge); asked != "" {
+	if asked := resp.Header.Get(x402.HeaderRequired) + resp.Header.Get(headerChallenge); asked != "" && ctx.Err() == nil {
 		w.termsTold(o, asked)
 	}
 	reason := resp.Header.Get("Purser-Declined") + resp.Header.Get("Purser-Error")
