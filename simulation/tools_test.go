@@ -252,9 +252,10 @@ func (w *world) exchange(ctx context.Context, a *attempt, method, body string, h
 }
 
 // termsTold checks that terms reach an agent only while no payload of its order has left that may move money: an agent
-// that pays by itself would pay a second time. A purser whose clock jumps forgets which streams were cut. A revoked key has no payments.
+// that pays by itself would pay a second time. A purser whose clock jumps, or whose backup is restored, does not know
+// all that has left. A revoked key has no payments.
 func (w *world) termsTold(o *order, message string) {
-	if w.mix.jumps > 0 || w.people.revoked[o.key.ID] {
+	if w.mix.jumps+w.mix.restores > 0 || w.people.revoked[o.key.ID] {
 		return
 	}
 	w.mu.Lock()
