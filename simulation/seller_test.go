@@ -158,11 +158,6 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	if value == "" {
 		return v.ask(r, order, "", luck), nil
 	}
-	if paysByMPP(r) {
-		if no := v.verifyMPP(r, order, value); no != "" {
-			return v.ask(r, order, no, luck), nil
-		}
-	}
 	a, sig, err := paidBy(value)
 	if err != nil {
 		return nil, err
@@ -171,11 +166,18 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	v.chain.mu.Lock()
 	used := v.chain.used(a)
 	v.chain.mu.Unlock()
-	if used != nil {
+	no := ""
+	if paysByMPP(r) {
+		no = v.verifyMPP(r, order, value)
+	}
+	if used != nil && (no == "" || v.mix.replays) {
 		if v.mix.replays { // this seller delivers what was paid for as often as it is asked
 			return v.deliver(r, order, used.hash, luck), nil
 		}
 		return v.askAfter(r, order, a, luck), nil
+	}
+	if no != "" {
+		return v.ask(r, order, no, luck), nil
 	}
 	what := v.mix.paid(luck, order)
 	if v.calm() {
