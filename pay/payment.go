@@ -81,6 +81,14 @@ func (t Terms) String() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", t.Settlement, t.Network, t.Scheme, t.Asset, t.PayTo, t.Amount)
 }
 
+// bought returns the terms as they identify a purchase: a seller that asks in another protocol sells the same thing.
+func (t Terms) bought() Terms {
+	if t.Scheme == x402.SchemeCharge { // it moves exactly the amount
+		t.Scheme = x402.SchemeExact
+	}
+	return t
+}
+
 // Lease is the right to send a payment's payload and to write its outcome.
 type Lease struct {
 	Owner string    `json:"Owner,omitempty"` // the process (and opening of the store) that holds it; empty: released

@@ -97,7 +97,7 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
 		}
 	} else {
-		id.Fingerprint = HashOf("rest", r.URL, t.String())
+		id.Fingerprint = HashOf("rest", r.URL, t.bought().String())
 	}
 	id.Identity = identityOf(r.Task, id.Fingerprint)
 	if r.IdempotencyKey == "" && r.Again == "" {

@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -170,7 +171,10 @@ func (c *Call) waitForAnother() bool {
 		return false
 	}
 	pause := min(time.Second, 20*time.Millisecond<<c.taken)
-	return waitFor(c.caller, pause/2+rand.N(pause/2)) //nolint:gosec // calls that wait beside each other come back apart
+	var by [8]byte
+	_, _ = rand.Read(by[:]) // never fails: crypto/rand ends the process instead
+	apart := time.Duration(binary.NativeEndian.Uint64(by[:]) % uint64(pause/2))
+	return waitFor(c.caller, pause/2+apart) // calls that wait beside each other come back apart
 }
 
 // askAnew sends a call's request without a payment once more, and pays for the answer.
