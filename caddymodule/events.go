@@ -131,7 +131,7 @@ func eventOf(p *pay.Payment, was pay.State, v pay.Verdict) (event, bool) {
 	}
 	return event{name: name, data: map[string]any{
 		"payment": p.ID, "key": p.KeyID, "organization": p.OrganizationID, "door": string(p.Door), "task": p.Task,
-		"host": p.Host, "settlement": string(p.Terms.Settlement), "network": p.Terms.Network,
+		"host": p.Host, "settlement": string(p.Terms.Settlement), "network": p.Terms.Network, "protocol": p.Means().Protocol, "rail": p.Means().Rail,
 		"amount": p.Moved().String(), "currency": p.Currency, "pay_to": p.Terms.PayTo.String(),
 		"transaction": p.Transaction, "reason": logs.Discreet(p.Reason),
 	}}, true

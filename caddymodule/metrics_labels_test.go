@@ -161,7 +161,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for _, name := range []string{
 		`purser_proxy_requests_total{door="proxy",result="declined"}`, `purser_proxy_requests_total{door="proxy",result="paid"}`,
 		`purser_proxy_requests_total{door="transport",result="declined"}`, `purser_facilitator_requests_total{call="verify",result="refused"}`,
-		`purser_proxy_requests_total{door="proxy",result="unanswered"}`, `purser_payments_total{network="base",outcome="refused",settlement="payer"}`,
+		`purser_proxy_requests_total{door="proxy",result="unanswered"}`, `purser_payments_total{network="base",outcome="refused",protocol="x402",rail="eip3009",settlement="payer"}`,
 	} {
 		if v, ok := scrape(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", observed), name); !ok || v < 1 {
 			t.Errorf("%s is %g, so this proves little", name, v)

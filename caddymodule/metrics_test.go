@@ -36,8 +36,8 @@ func TestMetricsSurviveReload(t *testing.T) {
 	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
 	mustLoad(t, text)
 	key := newKey(t, s.url())
-	const settled = `purser_payments_total{network="base",outcome="settled",settlement="payer"}`
-	const amount = `purser_settled_amount_total{currency="USDC",network="base",settlement="payer"}`
+	const settled = `purser_payments_total{network="base",outcome="settled",protocol="x402",rail="eip3009",settlement="payer"}`
+	const amount = `purser_settled_amount_total{currency="USDC",network="base",protocol="x402",rail="eip3009",settlement="payer"}`
 	const took = `purser_stage_duration_seconds_count{stage="settle"}`
 	payments, _ := scrape(t, url, settled)
 	money, _ := scrape(t, url, amount)

@@ -17,13 +17,13 @@ import (
 
 // approvalTerms holds what a person agrees to.
 type approvalTerms struct {
-	ID, Method, PayTo, Network, Asset, Scheme, Settlement string
-	KeyName, KeyPath                                      string // KeyPath is "" where pages are not to be reached
-	Task, Rule, Detail                                    string
-	Claimed                                               bool // the caller names the host, and purser does not dial it
-	Amount                                                amount
-	Site                                                  site
-	Asked, Expires                                        moment
+	ID, Method, PayTo, Network, Protocol, Asset, Scheme, Settlement string
+	KeyName, KeyPath                                                string // KeyPath is "" where pages are not to be reached
+	Task, Rule, Detail                                              string
+	Claimed                                                         bool // the caller names the host, and purser does not dial it
+	Amount                                                          amount
+	Site                                                            site
+	Asked, Expires                                                  moment
 }
 
 // approvalStatus says what has become of an approval.
@@ -110,7 +110,7 @@ func (d *dashboard) approvalWith(ctx context.Context, v visit, a pay.Approval, p
 
 func termsOf(a pay.Approval, k pay.Key) approvalTerms {
 	t := approvalTerms{
-		ID: a.ID, Method: cut(a.Method, 12), PayTo: a.Terms.PayTo.String(), Network: a.Terms.Network, Asset: a.Terms.Asset.String(), Scheme: cut(a.Terms.Scheme, maxName),
+		ID: a.ID, Method: cut(a.Method, 12), PayTo: a.Terms.PayTo.String(), Network: a.Terms.Network, Protocol: pay.Means{Protocol: a.Terms.Protocol()}.Spoken(), Asset: a.Terms.Asset.String(), Scheme: cut(a.Terms.Scheme, maxName),
 		Settlement: "the seller, when it gets the payload", KeyName: label(k), Task: cut(a.Task, maxTitle), Rule: a.Rule,
 		Detail: cut(a.Detail, 500), Claimed: a.Door == policy.DoorAPI, Amount: amountOf(a.Terms.Amount, false, cut(a.Currency, 12)), Site: whole(a.URL),
 		Asked: momentOf(a.Created, inText), Expires: momentOf(a.Expires, inText),

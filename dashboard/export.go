@@ -23,7 +23,7 @@ const (
 
 var exportHead = []string{
 	"id", "created_at", "amount", "currency", "host", "request_url", "task", "key_id", "key_label",
-	"payment_id", "corrects", "network", "settlement", "transaction", "flags", "kind",
+	"payment_id", "corrects", "network", "settlement", "transaction", "flags", "kind", "protocol", "rail",
 }
 
 // exportSpend serves GET /dashboard/spend.csv: every event that the filter selects, newest first.
@@ -145,7 +145,7 @@ func (e export) page(p pay.SpendPage) error {
 		}
 		row := []string{
 			s.ID, s.Created.UTC().Format(exportTime), sign + s.Amount.Format(decimals), s.Currency, s.Host, s.RequestURL, s.Task, s.KeyID, e.labels[s.KeyID],
-			s.PaymentID, s.Corrects, s.Network, s.Settlement, s.Transaction, strings.Join(s.Flags, " "), kindOf(s.Withdraws()),
+			s.PaymentID, s.Corrects, s.Network, s.Settlement, s.Transaction, strings.Join(s.Flags, " "), kindOf(s.Withdraws()), s.Protocol, s.Rail,
 		}
 		for i := range row {
 			if i != 2 { // the amount is a number of ours

@@ -100,7 +100,7 @@ func (d *dashboard) exportPayments(r *http.Request, v visit) (answer, error) {
 	}
 	head := []string{
 		"id", "created_at", "state", "flags", "amount", "currency", "host", "request_url", "task", "key_id", "key_label",
-		"pay_to", "network", "settlement", "transaction", "closed_at", "reason", "kind",
+		"pay_to", "network", "settlement", "transaction", "closed_at", "reason", "kind", "protocol", "rail",
 	}
 	return d.exportCSV(r, v, "payments", head, func(ctx context.Context, before string) (page csvPage, err error) {
 		want.Before = before
@@ -112,7 +112,7 @@ func (d *dashboard) exportPayments(r *http.Request, v visit) (answer, error) {
 			}
 			page.rows = append(page.rows, inertCells(
 				p.ID, p.Created.UTC().Format(exportTime), string(p.State), strings.Join(p.Flags(), " "), p.Moved().Format(decimals), p.Currency, p.Host, p.RequestURL, p.Task,
-				p.KeyID, labels[p.KeyID], p.Terms.PayTo.String(), p.Terms.Network, string(p.Terms.Settlement), p.Transaction, closed, p.Reason, kindOf(p.Withdraws()),
+				p.KeyID, labels[p.KeyID], p.Terms.PayTo.String(), p.Terms.Network, string(p.Terms.Settlement), p.Transaction, closed, p.Reason, kindOf(p.Withdraws()), p.Means().Protocol, p.Means().Rail,
 			))
 		}
 		page.next = list.Next

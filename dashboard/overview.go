@@ -38,6 +38,7 @@ type feed struct {
 
 type paymentRow struct {
 	ID, Path, Task, Reason string
+	Means                  string
 	Site                   site
 	Payee, PayeePath       string
 	KeyName, KeyPath       string
@@ -50,7 +51,7 @@ type paymentRow struct {
 func rowOf(p *pay.Payment, when moment) paymentRow {
 	return paymentRow{
 		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL), Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
-		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when, Withdraws: p.Withdraws(),
+		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when, Withdraws: p.Withdraws(), Means: p.Means().Words(),
 	}
 }
 

@@ -116,14 +116,14 @@ func (d *dashboard) searched(r *http.Request, v visit, a answer, p paymentsPage,
 const maxSearch = 300
 
 type paymentPage struct {
-	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, SellerSaid, Resolution, Story string
-	Amount                                                                                               amount
-	State                                                                                                state
-	Site                                                                                                 site
-	When, Valid, Closed                                                                                  moment
-	Transaction                                                                                          transaction
-	Notes                                                                                                []noted
-	Commands                                                                                             []command
+	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Means, Flags, Reason, SellerSaid, Resolution, Story string
+	Amount                                                                                                      amount
+	State                                                                                                       state
+	Site                                                                                                        site
+	When, Valid, Closed                                                                                         moment
+	Transaction                                                                                                 transaction
+	Notes                                                                                                       []noted
+	Commands                                                                                                    []command
 }
 
 type noted struct {
@@ -146,7 +146,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	p := paymentPage{
-		ID: one.ID, Task: cut(one.Task, maxTitle), PayTo: one.Terms.PayTo.String(), KeyName: label(k), KeyPath: keyPath(k.ID), Network: one.Terms.Network,
+		ID: one.ID, Task: cut(one.Task, maxTitle), PayTo: one.Terms.PayTo.String(), KeyName: label(k), KeyPath: keyPath(k.ID), Network: one.Terms.Network, Means: one.Means().Words(),
 		Settlement: "the seller, when it gets the payload", Flags: strings.Join(one.Flags(), ", "), Reason: cut(one.Reason, maxTitle), Story: story(one),
 		Amount: amountOf(one.Moved(), false, one.Currency), State: stateOf(one), Site: whole(one.RequestURL),
 		When: momentOf(one.Created, inText), Valid: momentOf(one.ValidBefore(), inText), Transaction: d.transaction(one.Terms.Network, one.Transaction),

@@ -26,6 +26,15 @@ func about(p *Payment, kind NoticeKind, at time.Time) Notice {
 	}
 }
 
+// figuresOf adds the means of the payment that a notice tells of.
+func figuresOf(p *Payment, figures map[string]string) map[string]string {
+	means := p.Means()
+	if figures["rail"] = means.Rail; means.Protocol != "" {
+		figures["protocol"] = means.Protocol
+	}
+	return figures
+}
+
 // hostOf names the host of a payment in a sentence.
 func hostOf(p *Payment) string { return cmp.Or(p.Host, "an unnamed host") }
 
@@ -138,7 +147,7 @@ func newHostNotice(name string, row *Payment) Notice {
 	n.Title = fmt.Sprintf("Key %s pays a new host: %s", name, row.Host)
 	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know this seller, pause the key with purser keys pause %s, or forbid the host with purser limits %s --add-deny-host %s.",
 		name, row.Host, money.Text(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID), keyWord(name, row.KeyID), hostWord(row.Host))
-	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount)}
+	n.Figures = figuresOf(row, map[string]string{"price": money.Text(row.Terms.Amount)})
 	return n
 }
 
@@ -149,7 +158,7 @@ func newPayeeNotice(name string, row *Payment) Notice {
 	n.Title = fmt.Sprintf("Key %s pays %s at a new address", name, row.Host)
 	n.Text = fmt.Sprintf("%s asks key %s to pay %s to the address %s, which the key has never paid. If the seller has not announced a new address, pause the key with purser keys pause %s and ask the seller.",
 		row.Host, name, money.Text(row.Terms.Amount), row.Terms.PayTo, keyWord(name, row.KeyID))
-	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount)}
+	n.Figures = figuresOf(row, map[string]string{"price": money.Text(row.Terms.Amount)})
 	return n
 }
 
@@ -179,7 +188,7 @@ func priceNotice(name string, row *Payment, last money.Amount) Notice {
 	n.Title = fmt.Sprintf("%s asks more than before", hostOf(row))
 	n.Text = fmt.Sprintf("Key %s pays %s to %s for a request that cost %s the last time. To have purser decline such jumps, use purser limits %s --price-guard %d.",
 		name, money.Text(row.Terms.Amount), hostOf(row), money.Text(last), keyWord(name, row.KeyID), priceJump)
-	n.Figures = map[string]string{"price": money.Text(row.Terms.Amount), "last": money.Text(last)}
+	n.Figures = figuresOf(row, map[string]string{"price": money.Text(row.Terms.Amount), "last": money.Text(last)})
 	return n
 }
 
@@ -189,7 +198,7 @@ func disputedNotice(name string, p *Payment, at time.Time) Notice {
 	n.Title = fmt.Sprintf("A payment to %s is disputed", hostOf(p))
 	n.Text = fmt.Sprintf("A receipt said that key %s had paid %s to %s, and the chain shows that this money did not move. purser no longer counts the amount as spent. Ask the seller why it sent the receipt. The payment is %s.",
 		name, money.Text(p.Moved()), hostOf(p), p.ID)
-	n.Figures = map[string]string{"amount": money.Text(p.Moved())}
+	n.Figures = figuresOf(p, map[string]string{"amount": money.Text(p.Moved())})
 	return n
 }
 
@@ -199,7 +208,7 @@ func unresolvedNotice(name string, p *Payment, at time.Time) Notice {
 	n.Title = fmt.Sprintf("A payment to %s is unresolved", hostOf(p))
 	n.Text = fmt.Sprintf("Key %s sent a payment of %s to %s. Its time has run out, and purser cannot tell whether the money moved. Look on the chain whether it has left the wallet, then record it with purser payments resolve %s.",
 		name, money.Text(p.Terms.Amount), hostOf(p), p.ID)
-	n.Figures = map[string]string{"amount": money.Text(p.Terms.Amount)}
+	n.Figures = figuresOf(p, map[string]string{"amount": money.Text(p.Terms.Amount)})
 	return n
 }
 
@@ -223,9 +232,9 @@ func undeliveredNotice(name string, p *Payment, earlier Deliveries, at time.Time
 	n.Title = fmt.Sprintf("Paid and not delivered: %s to %s", money.Text(p.Moved()), hostOf(p))
 	n.Text = fmt.Sprintf("Key %s has paid %s to %s, at %s, and %s. %s brought nothing. A repeat of the request sends the same payment again. The payment is %s. If this goes on, forbid the host with purser limits %s --add-deny-host %s.",
 		name, money.Text(p.Moved()), hostOf(p), p.Terms.PayTo, p.Answer(), rate, p.ID, keyWord(name, p.KeyID), hostWord(p.Host))
-	n.Figures = map[string]string{
+	n.Figures = figuresOf(p, map[string]string{
 		"amount": money.Text(p.Moved()), "status": fmt.Sprint(p.AnswerStatus), "undelivered": fmt.Sprint(rate.Undelivered), "of": fmt.Sprint(rate.Of),
-	}
+	})
 	return n
 }
 
@@ -337,6 +346,6 @@ func ApprovalNotice(name string, a Approval) Notice {
 	}
 	n.Text += fmt.Sprintf(". Approve or deny it before %s, on the page of approvals or with purser approvals. The approval is %s. Without an answer nothing is paid.",
 		a.Expires.UTC().Format("2 January, 15:04 UTC"), a.ID)
-	n.Figures = map[string]string{"price": money.Text(a.Terms.Amount), "network": a.Terms.Network, "expires": a.Expires.UTC().Format(time.RFC3339), "rule": a.Rule}
+	n.Figures = map[string]string{"price": money.Text(a.Terms.Amount), "network": a.Terms.Network, "expires": a.Expires.UTC().Format(time.RFC3339), "rule": a.Rule, "protocol": a.Terms.Protocol()}
 	return n
 }

@@ -361,10 +361,11 @@ func (p *Payer) began(ctx context.Context, row *Payment) {
 // aboutPayment lists what log lines tell of a payment. It leaves out the URL, because the query may
 // contain a client's key.
 func aboutPayment(row *Payment) []any {
+	means := row.Means()
 	return []any{
 		"payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
 		"amount", row.Terms.Amount.String(), "currency", row.Currency, "network", row.Terms.Network,
-		"settlement", string(row.Terms.Settlement),
+		"settlement", string(row.Terms.Settlement), "protocol", means.Protocol, "rail", means.Rail,
 	}
 }
 

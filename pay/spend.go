@@ -111,6 +111,7 @@ type SpendPage struct {
 // SpendEntry is a spend event with what its payment tells.
 type SpendEntry struct {
 	SpendEvent
+	Means
 	Transaction string // 0x + 64 hex, "" when unknown
 	Network     string // our name
 	Settlement  string // "payer" or "seller"; "" for what reconciling found
@@ -125,7 +126,7 @@ type SpendEntry struct {
 // Entry returns an event of the payment with what the payment tells.
 func (p *Payment) Entry(e SpendEvent) SpendEntry {
 	return SpendEntry{
-		SpendEvent: e, Transaction: p.Transaction, Network: p.Terms.Network, Settlement: string(p.Terms.Settlement), Flags: p.Flags(),
+		SpendEvent: e, Means: p.Means(), Transaction: p.Transaction, Network: p.Terms.Network, Settlement: string(p.Terms.Settlement), Flags: p.Flags(),
 		WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
 	}
 }

@@ -88,14 +88,14 @@ func TestPayments(t *testing.T) {
 		t.Error(one.raw)
 	}
 	for name, want := range map[string]any{
-		"id": id, "state": "settled", "settlement": "payer", "amount": "1", "currency": "USDC", "network": "base", "payTo": seller,
+		"id": id, "state": "settled", "protocol": "x402", "rail": "eip3009", "settlement": "payer", "amount": "1", "currency": "USDC", "network": "base", "payTo": seller,
 		"request_url": bought, "transaction": settled.text("transaction"), "validBefore": settled.text("payment.validBefore"),
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if len(got) != 12 { // 12 fields, with flags and created_at
+	if len(got) != 14 { // with flags and created_at
 		t.Errorf("members: %s", one.raw)
 	}
 	for _, path := range []string{"/v1/payments/" + id, "/v1/payments/" + uuid.NewString(), "/v1/payments/x"} {

@@ -23,6 +23,7 @@ func newPaymentState(p *pay.Payment) paymentState {
 // payment is a payment in full.
 type payment struct {
 	paymentState
+	pay.Means
 	Settlement  string `json:"settlement"`
 	Amount      string `json:"amount"`
 	Charged     string `json:"charged,omitempty"` // less than amount, by scheme upto
@@ -48,7 +49,7 @@ type signedReceipt struct {
 
 func newPayment(p *pay.Payment) payment {
 	shown := payment{
-		paymentState: newPaymentState(p), Settlement: string(p.Terms.Settlement),
+		paymentState: newPaymentState(p), Means: p.Means(), Settlement: string(p.Terms.Settlement),
 		Amount: p.Terms.Amount.String(), Currency: p.Currency, Network: p.Terms.Network,
 		PayTo: p.Terms.PayTo.String(), RequestURL: p.RequestURL, Transaction: p.Transaction,
 		CreatedAt: stamp(p.Created), Reason: p.Reason, Task: p.Task, SellerSaid: p.SellerSaid,

@@ -70,25 +70,25 @@ func TestMetricsFollowThePayments(t *testing.T) {
 		t.Fatalf("an unknown key: status %d", a.Status)
 	}
 	rises := map[string]float64{
-		`purser_payments_begun_total{door="api",network="base",settlement="payer"}`:       1,
-		`purser_payments_begun_total{door="proxy",network="base",settlement="seller"}`:    2,
-		`purser_payments_total{network="base",outcome="settled",settlement="payer"}`:      1,
-		`purser_payments_total{network="base",outcome="settled",settlement="seller"}`:     2,
-		`purser_settled_amount_total{currency="USDC",network="base",settlement="payer"}`:  10_000,
-		`purser_settled_amount_total{currency="USDC",network="base",settlement="seller"}`: 20_000,
-		`purser_facilitator_requests_total{call="verify",result="ok"}`:                    1,
-		`purser_facilitator_requests_total{call="settle",result="ok"}`:                    1,
-		`purser_proxy_requests_total{door="proxy",result="paid"}`:                         2,
-		`purser_proxy_requests_total{door="proxy",result="declined"}`:                     1,
-		`purser_proxy_requests_total{door="proxy",result="refused"}`:                      1,
-		`purser_proxy_requests_total{door="proxy",result="tunnel"}`:                       1,
-		`purser_refusals_total{door="proxy",rule="per-payment"}`:                          1,
-		`purser_stage_duration_seconds_count{stage="journal"}`:                            4, // one is refused in it
-		`purser_stage_duration_seconds_count{stage="sign"}`:                               3,
-		`purser_stage_duration_seconds_count{stage="verify"}`:                             1,
-		`purser_stage_duration_seconds_count{stage="settle"}`:                             1,
-		`purser_stage_duration_seconds_count{stage="send"}`:                               3,
-		`purser_stage_duration_seconds_count{stage="total"}`:                              3,
+		`purser_payments_begun_total{door="api",network="base",protocol="x402",rail="eip3009",settlement="payer"}`:       1,
+		`purser_payments_begun_total{door="proxy",network="base",protocol="x402",rail="eip3009",settlement="seller"}`:    2,
+		`purser_payments_total{network="base",outcome="settled",protocol="x402",rail="eip3009",settlement="payer"}`:      1,
+		`purser_payments_total{network="base",outcome="settled",protocol="x402",rail="eip3009",settlement="seller"}`:     2,
+		`purser_settled_amount_total{currency="USDC",network="base",protocol="x402",rail="eip3009",settlement="payer"}`:  10_000,
+		`purser_settled_amount_total{currency="USDC",network="base",protocol="x402",rail="eip3009",settlement="seller"}`: 20_000,
+		`purser_facilitator_requests_total{call="verify",result="ok"}`:                                                   1,
+		`purser_facilitator_requests_total{call="settle",result="ok"}`:                                                   1,
+		`purser_proxy_requests_total{door="proxy",result="paid"}`:                                                        2,
+		`purser_proxy_requests_total{door="proxy",result="declined"}`:                                                    1,
+		`purser_proxy_requests_total{door="proxy",result="refused"}`:                                                     1,
+		`purser_proxy_requests_total{door="proxy",result="tunnel"}`:                                                      1,
+		`purser_refusals_total{door="proxy",rule="per-payment"}`:                                                         1,
+		`purser_stage_duration_seconds_count{stage="journal"}`:                                                           4, // one is refused in it
+		`purser_stage_duration_seconds_count{stage="sign"}`:                                                              3,
+		`purser_stage_duration_seconds_count{stage="verify"}`:                                                            1,
+		`purser_stage_duration_seconds_count{stage="settle"}`:                                                            1,
+		`purser_stage_duration_seconds_count{stage="send"}`:                                                              3,
+		`purser_stage_duration_seconds_count{stage="total"}`:                                                             3,
 	}
 	var after samples
 	eventually(t, "the metrics move as the payments did", func() bool {

@@ -37,6 +37,7 @@ type Approval struct {
 	// The exact terms. Amount is in the smallest unit.
 	Settlement pay.Settlement `json:"settlement"`
 	Network    string         `json:"network"`
+	Protocol   string         `json:"protocol"`
 	Scheme     string         `json:"scheme"`
 	Asset      string         `json:"asset"`
 	PayTo      string         `json:"pay_to"`
@@ -81,7 +82,7 @@ type AnsweredApproval struct {
 func shownApproval(a pay.Approval, label string, now time.Time) Approval {
 	return Approval{
 		ID: a.ID, State: a.State(now), KeyID: a.KeyID, KeyLabel: label, Organization: a.OrganizationID, Door: a.Door, Task: a.Task, Method: a.Method,
-		Host: a.Host, URL: a.URL, Settlement: a.Terms.Settlement, Network: a.Terms.Network, Scheme: a.Terms.Scheme, Asset: a.Terms.Asset.String(),
+		Host: a.Host, URL: a.URL, Settlement: a.Terms.Settlement, Network: a.Terms.Network, Protocol: a.Terms.Protocol(), Scheme: a.Terms.Scheme, Asset: a.Terms.Asset.String(),
 		PayTo: a.Terms.PayTo.String(), Amount: a.Terms.Amount.String(), Currency: a.Currency, Rule: a.Rule, Detail: a.Detail, Created: a.Created.UTC(),
 		Expires: a.Expires.UTC(), Answer: a.Answer, Answered: a.Answered, By: a.By.String(), Reason: a.Reason, PaymentID: a.PaymentID, Used: a.Used,
 	}

@@ -30,13 +30,14 @@ type Payment struct {
 	Host         string         `json:"host"`
 	Tool         string         `json:"tool,omitempty"` // of a call of MCP, such as mcp://api.example.com/tool/get_weather
 	Settlement   pay.Settlement `json:"settlement"`
-	Network      string         `json:"network"`
-	Amount       string         `json:"amount"`            // in the smallest unit
-	Charged      string         `json:"charged,omitempty"` // of a settled payment that moved less than amount (scheme upto)
-	Currency     string         `json:"currency"`
-	PayTo        string         `json:"pay_to"`
-	Transaction  string         `json:"transaction"`
-	Reason       string         `json:"reason"`
+	pay.Means
+	Network     string `json:"network"`
+	Amount      string `json:"amount"`            // in the smallest unit
+	Charged     string `json:"charged,omitempty"` // of a settled payment that moved less than amount (scheme upto)
+	Currency    string `json:"currency"`
+	PayTo       string `json:"pay_to"`
+	Transaction string `json:"transaction"`
+	Reason      string `json:"reason"`
 	// SellerSaid quotes the seller about a payload that it refused. It is untrusted text, on one line.
 	SellerSaid string `json:"seller_said,omitempty"`
 	// AnswerStatus is the HTTP status of the answer; nil: not known. 0: none came.
@@ -149,7 +150,7 @@ type Payments struct {
 func shownPayment(p *pay.Payment) Payment {
 	shown := Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
-		Host: p.Host, Tool: policy.ToolOf(p.RequestURL), Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
+		Host: p.Host, Tool: policy.ToolOf(p.RequestURL), Settlement: p.Terms.Settlement, Means: p.Means(), Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
 		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason, SellerSaid: p.SellerSaid, Advice: p.EmptyWallet(),
 		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
 	}

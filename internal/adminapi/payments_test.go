@@ -48,7 +48,7 @@ func TestPayments(t *testing.T) {
 			t.Errorf("%s: payments %s, want %s", line, got, want)
 		}
 	}
-	w.run("payments", "STATE USDC HOST KEY TASK REASON", "open 0.01 api.example.com research task-0 -")
+	w.run("payments", "STATE USDC HOST KEY TASK RAIL REASON", "open 0.01 api.example.com research task-0 eip3009 -")
 	if o := w.command("payments --limit 2"); !strings.Contains(o.Stderr, "there are more") || strings.Contains(o.Stdout,
 		ids[1]) {
 		t.Errorf("%+v", o)

@@ -12,22 +12,23 @@ import (
 
 // SpendEvent is a spend event as the admin endpoint lists it.
 type SpendEvent struct {
-	ID          string           `json:"id"`
-	Kind        bookkeeping.Kind `json:"kind"` // "payment", or "withdrawal", which is no spend
-	PaymentID   string           `json:"payment_id"`
-	KeyID       string           `json:"key_id"`
-	KeyLabel    string           `json:"key_label,omitempty"`
-	Amount      string           `json:"amount"` // in the smallest unit, negative for a correction
-	Currency    string           `json:"currency"`
-	Network     string           `json:"network"`
-	Settlement  string           `json:"settlement"`
-	Host        string           `json:"host"`
-	Task        string           `json:"task"`
-	RequestURL  string           `json:"request_url"` // without its query
-	Transaction string           `json:"transaction"`
-	Flags       []string         `json:"flags"`
-	Corrects    string           `json:"corrects,omitempty"`
-	Created     time.Time        `json:"created_at"`
+	ID         string           `json:"id"`
+	Kind       bookkeeping.Kind `json:"kind"` // "payment", or "withdrawal", which is no spend
+	PaymentID  string           `json:"payment_id"`
+	KeyID      string           `json:"key_id"`
+	KeyLabel   string           `json:"key_label,omitempty"`
+	Amount     string           `json:"amount"` // in the smallest unit, negative for a correction
+	Currency   string           `json:"currency"`
+	Network    string           `json:"network"`
+	Settlement string           `json:"settlement"`
+	pay.Means
+	Host        string    `json:"host"`
+	Task        string    `json:"task"`
+	RequestURL  string    `json:"request_url"` // without its query
+	Transaction string    `json:"transaction"`
+	Flags       []string  `json:"flags"`
+	Corrects    string    `json:"corrects,omitempty"`
+	Created     time.Time `json:"created_at"`
 }
 
 // Spend is a page of spend events. It may have few, or none, and not be the last.
@@ -52,7 +53,7 @@ func shownSpent(e pay.SpendEntry) SpendEvent {
 	}
 	return SpendEvent{
 		ID: e.ID, Kind: kind, PaymentID: e.PaymentID, KeyID: e.KeyID, Amount: e.SignedAmount(), Currency: e.Currency, Network: e.Network,
-		Settlement: e.Settlement, Host: e.Host, Task: e.Task, RequestURL: where, Transaction: e.Transaction,
+		Settlement: e.Settlement, Means: e.Means, Host: e.Host, Task: e.Task, RequestURL: where, Transaction: e.Transaction,
 		Flags: flags, Corrects: e.Corrects, Created: e.Created,
 	}
 }

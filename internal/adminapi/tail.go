@@ -33,6 +33,8 @@ type TailEvent struct {
 	Amount      *string `json:"amount"`
 	Currency    string  `json:"currency"`
 	Payment     string  `json:"payment,omitempty"` // its id
+	Protocol    string  `json:"protocol,omitempty"`
+	Rail        string  `json:"rail,omitempty"`
 	Transaction string  `json:"transaction,omitempty"`
 	Reason      string  `json:"reason,omitempty"` // of a decline, a word
 	Detail      string  `json:"detail,omitempty"` // of a decline, for people
@@ -147,7 +149,7 @@ func (q tailQuery) wants(e feed.Event) bool {
 func shownEvent(e feed.Event) TailEvent {
 	shown := TailEvent{
 		Number: e.Number, At: e.At, State: e.State, KeyID: e.KeyID, Door: e.Door, Task: e.Task, Host: e.Host, Currency: "USDC",
-		Payment: e.Payment, Transaction: e.Transaction, Reason: e.Reason, Detail: e.Detail,
+		Payment: e.Payment, Protocol: e.Means.Protocol, Rail: e.Means.Rail, Transaction: e.Transaction, Reason: e.Reason, Detail: e.Detail,
 	}
 	if e.Amount != nil {
 		shown.Amount = new(e.Amount.String())

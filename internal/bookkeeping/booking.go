@@ -50,6 +50,8 @@ type Booking struct {
 	Transaction string   `json:"transaction"`
 	Other       string   `json:"other"` // address at the other end of the transfer
 	Settlement  string   `json:"settlement,omitempty"`
+	Protocol    string   `json:"protocol,omitempty"`
+	Rail        string   `json:"rail,omitempty"` // by both, see [pay.Means]
 	Flags       []string `json:"flags,omitempty"`
 }
 
@@ -59,7 +61,7 @@ func Of(e pay.SpendEntry, label, name string) Booking {
 	b := Booking{
 		ID: e.ID, Kind: Payment, At: e.Created.UTC(), Amount: e.Amount, Symbol: e.Currency, Digits: digitsOf(e.Network, e.Asset), Network: e.Network,
 		Wallet: e.From.String(), WalletID: e.WalletID, KeyID: e.KeyID, KeyLabel: label, KeyName: name, Host: e.Host, Task: e.Task, URL: where,
-		PaymentID: e.PaymentID, Corrects: e.Corrects, Transaction: e.Transaction, Other: e.PayTo.String(), Settlement: e.Settlement, Flags: e.Flags,
+		PaymentID: e.PaymentID, Corrects: e.Corrects, Transaction: e.Transaction, Other: e.PayTo.String(), Settlement: e.Settlement, Protocol: e.Protocol, Rail: e.Rail, Flags: e.Flags,
 	}
 	if e.Withdraws() {
 		b.Kind = Withdrawal
@@ -142,6 +144,8 @@ func (b Booking) details() [][2]string {
 		{"corrects", b.Corrects},
 		{"transaction", b.Transaction},
 		{"network", b.Network},
+		{"protocol", b.Protocol},
+		{"rail", b.Rail},
 		{"wallet", b.Wallet},
 		{map[bool]string{false: "pay-to", true: "from"}[b.Kind == Deposit], b.Other},
 		{"key", b.KeyLabel},

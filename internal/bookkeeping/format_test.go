@@ -43,6 +43,7 @@ func example() []Booking {
 	deposit := b(0, 5_000_000)
 	deposit.Kind, deposit.ID, deposit.PaymentID, deposit.Host, deposit.Task, deposit.URL, deposit.KeyID, deposit.KeyLabel = Deposit, deposit.Transaction+".7", "", "", "", "", "", ""
 	plain, upto := b(1, 10_000), b(2, 1)
+	plain.Protocol, plain.Rail, upto.Protocol, upto.Rail = "mpp", "mpp-evm", "x402", "permit2"
 	disproved := b(3, 2_500_000)
 	disproved.Flags = []string{"disputed"}
 	hostile := b(4, 123_456_789_012_345)

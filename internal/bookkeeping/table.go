@@ -15,7 +15,7 @@ import (
 // Columns of CSV. Their order stays; new ones come behind.
 var csvHead = []string{
 	"created_at", "amount", "currency", "network", "key_id", "task", "host", "request_url", "payment_id", "settlement",
-	"transaction", "flags", "corrects", "id", "kind", "key_label", "wallet", "wallet_id", "counterparty",
+	"transaction", "flags", "corrects", "id", "kind", "key_label", "wallet", "wallet_id", "counterparty", "protocol", "rail",
 }
 
 // csvRow has what was spent as a positive amount, like purser spend: what came in is negative.
@@ -26,7 +26,7 @@ func (b Booking) csvRow() []string {
 	}
 	row := []string{
 		b.At.UTC().Format(time.RFC3339), amount, b.Symbol, b.Network, b.KeyID, b.Task, b.Host, b.URL, b.PaymentID, b.Settlement,
-		b.Transaction, strings.Join(b.Flags, " "), b.Corrects, b.ID, string(b.Kind), b.KeyLabel, b.Wallet, b.WalletID, b.Other,
+		b.Transaction, strings.Join(b.Flags, " "), b.Corrects, b.ID, string(b.Kind), b.KeyLabel, b.Wallet, b.WalletID, b.Other, b.Protocol, b.Rail,
 	}
 	return inertBut(row, 1)
 }

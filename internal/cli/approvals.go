@@ -159,7 +159,7 @@ func approvalCells(a adminapi.Approval) []string {
 func writeApproval(t *table, a adminapi.Approval) {
 	t.row("approval", a.ID)
 	t.row("state", approvalState(a))
-	t.row("amount", units(a.Amount)+" "+a.Currency+" on "+a.Network)
+	t.row("amount", units(a.Amount)+" "+a.Currency+" on "+a.Network+", asked for by "+pay.Means{Protocol: a.Protocol}.Spoken())
 	t.row("to", a.PayTo)
 	t.row("for", strings.TrimSpace(a.Method+" "+cmp.Or(a.URL, a.Host, "a URL that was not given")))
 	t.row("asset", a.Asset)

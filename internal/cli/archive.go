@@ -167,7 +167,7 @@ func (l lines) row(values ...string) {
 var archiveFields = []string{
 	"created_at", "closed_at", "state", "flags", "amount", "currency", "network", "key_id", "organization_id", "task", "host",
 	"request_url", "payment_id", "door", "settlement", "pay_to", "from", "nonce", "transaction", "reason",
-	"spend_id", "spent_at", "correction_id", "corrected_at",
+	"spend_id", "spent_at", "correction_id", "corrected_at", "protocol", "rail",
 }
 
 func archiveValues(p adminapi.ArchivedPayment) []string {
@@ -183,5 +183,5 @@ func archiveValues(p adminapi.ArchivedPayment) []string {
 		when(p.Created), when(p.Closed), string(p.State), strings.Join(p.Flags, " "), units(p.Amount), p.Currency, p.Network,
 		p.KeyID, p.Organization, p.Task, p.Host, p.RequestURL, p.ID, string(p.Door), string(p.Settlement), p.PayTo, p.From,
 		p.Nonce, p.Transaction, p.Reason,
-	}, spent...)
+	}, append(spent, p.Protocol, p.Rail)...)
 }

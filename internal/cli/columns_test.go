@@ -12,9 +12,9 @@ func TestColumnsFit(t *testing.T) {
 	t.Parallel()
 	long := "the facilitator says: insufficient funds for the transfer of the authorization"
 	rows := [][]string{
-		{"01a209ac-0c46-7d54-8036-f3867ab97d01", "2026-11-23T18:30:00Z", "settled", "0.02", "api.purser.test:8403", "research and development", "weather-report", "-"},
-		{"01a209ac-0c46-7a85-b41c-9444acd21b8f", "2026-11-23T18:30:00Z", "unresolved", "0.001234", "a-long-name.api.example.com:8443", "01a209ac-0274-7af4-b648-4718cbe5da1f", "-", long},
-		{"01a209ac-0c49-7a85-b41c-9444acd21b8f", "2024-11-23T18:30:00Z", "void", "12.5", "日本.example", "exec", "-", long},
+		{"01a209ac-0c46-7d54-8036-f3867ab97d01", "2026-11-23T18:30:00Z", "settled", "0.02", "api.purser.test:8403", "research and development", "weather-report", "mpp-evm", "-"},
+		{"01a209ac-0c46-7a85-b41c-9444acd21b8f", "2026-11-23T18:30:00Z", "unresolved", "0.001234", "a-long-name.api.example.com:8443", "01a209ac-0274-7af4-b648-4718cbe5da1f", "-", "eip3009", long},
+		{"01a209ac-0c49-7a85-b41c-9444acd21b8f", "2024-11-23T18:30:00Z", "void", "12.5", "日本.example", "exec", "-", "permit2", long},
 	}
 	for _, width := range []int{0, 60, 80, 100, 160, 400} {
 		var b strings.Builder

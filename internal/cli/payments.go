@@ -155,7 +155,7 @@ func paymentCells(p adminapi.Payment) []string {
 	}
 	return []string{
 		p.ID, when(p.Created), paymentState(p), units(cmp.Or(p.Charged, p.Amount)), orDash(host), cmp.Or(p.KeyLabel, p.KeyID),
-		orDash(p.Task), orDash(cmp.Or(p.Advice, p.Reason)),
+		orDash(p.Task), p.Rail, orDash(cmp.Or(p.Advice, p.Reason)),
 	}
 }
 
@@ -167,6 +167,7 @@ var paymentColumns = []column{
 	{head: "HOST", holds: textCell},
 	{head: "KEY", holds: textCell, spare: 3},
 	{head: "TASK", holds: textCell, spare: 2},
+	{head: "RAIL", spare: 4},
 	{head: "REASON", holds: textCell},
 }
 

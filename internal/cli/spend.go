@@ -172,13 +172,13 @@ func spendCells(e adminapi.SpendEvent) []string {
 // spendFields are the columns of CSV. Their order stays; new ones come behind.
 var spendFields = []string{
 	"created_at", "amount", "currency", "network", "key_id", "task", "host", "request_url", "payment_id", "settlement",
-	"transaction", "flags", "corrects", "id", "kind",
+	"transaction", "flags", "corrects", "id", "kind", "protocol", "rail",
 }
 
 func spendValues(e adminapi.SpendEvent) []string {
 	return []string{
 		when(e.Created), signedUnits(e.Amount), e.Currency, e.Network, e.KeyID, e.Task, e.Host, e.RequestURL, e.PaymentID,
-		e.Settlement, e.Transaction, strings.Join(e.Flags, " "), e.Corrects, e.ID, string(e.Kind),
+		e.Settlement, e.Transaction, strings.Join(e.Flags, " "), e.Corrects, e.ID, string(e.Kind), e.Protocol, e.Rail,
 	}
 }
 

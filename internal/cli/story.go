@@ -64,7 +64,7 @@ func writeAsked(c *chapter, s adminapi.Story) {
 	if s.Settlement == pay.SettlePayer {
 		by = "purser's facilitator sends the transfer to the chain"
 	}
-	c.line("payee %s, scheme %s; %s", s.PayTo, s.Scheme, by)
+	c.line("%s, scheme %s, payee %s; %s", s.Words(), s.Scheme, s.PayTo, by)
 }
 
 // doorNames tell where a request came in.

@@ -32,6 +32,7 @@ type Event struct {
 	Payment     string        // its id; "" where none was made
 	State       string        // a state or flag of the payment, or Declined
 	Amount      *money.Amount // in the smallest unit; nil: not known
+	Means       pay.Means     // of the payment; zero where none was made
 	Transaction string
 	Reason      string // of a decline, a word; else the payment's
 	Detail      string // of a decline, in words and figures
@@ -42,7 +43,7 @@ func Of(p *pay.Payment, state string) Event {
 	amount := p.Moved()
 	return Event{
 		Door: p.Door, KeyID: p.KeyID, Task: p.Task, Host: p.Host, Payment: p.ID, State: state,
-		Amount: &amount, Transaction: p.Transaction, Reason: p.Reason,
+		Amount: &amount, Means: p.Means(), Transaction: p.Transaction, Reason: p.Reason,
 	}
 }
 

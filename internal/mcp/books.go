@@ -51,6 +51,8 @@ type payment struct {
 	Flags       []string `json:"flags,omitempty"`
 	Amount      string   `json:"amount"`
 	Network     string   `json:"network"`
+	Protocol    string   `json:"protocol,omitempty" jsonschema:"x402 or mpp"`
+	Rail        string   `json:"rail" jsonschema:"by which the money moves"`
 	PayTo       string   `json:"pay_to"`
 	URL         string   `json:"url"`
 	CreatedAt   string   `json:"created_at"`
@@ -121,7 +123,7 @@ func readSpend(ctx context.Context, c *agent.Client, in spendInput) (*spendList,
 func readPayments(ctx context.Context, c *agent.Client, in paymentsInput) (*paymentList, error) {
 	var books struct {
 		Payments []struct {
-			ID, State, Amount, Network, PayTo, Transaction, Reason, Task, SellerSaid string
+			ID, State, Amount, Network, Protocol, Rail, PayTo, Transaction, Reason, Task, SellerSaid string
 
 			Flags     []string
 			URL       string `json:"request_url"`
@@ -138,7 +140,7 @@ func readPayments(ctx context.Context, c *agent.Client, in paymentsInput) (*paym
 	list := &paymentList{Payments: make([]payment, len(books.Payments))}
 	for i, p := range books.Payments {
 		list.Payments[i] = payment{
-			ID: p.ID, State: p.State, Flags: p.Flags, Amount: readable(p.Amount), Network: p.Network, PayTo: p.PayTo, URL: p.URL,
+			ID: p.ID, State: p.State, Flags: p.Flags, Amount: readable(p.Amount), Network: p.Network, Protocol: p.Protocol, Rail: p.Rail, PayTo: p.PayTo, URL: p.URL,
 			CreatedAt: p.CreatedAt, Transaction: p.Transaction, Reason: p.Reason, Task: p.Task, SellerSaid: p.SellerSaid,
 		}
 	}

@@ -68,16 +68,16 @@ func newCollectors() *Collectors {
 		Build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "purser", Name: "build_info", Help: "Always 1; the labels tell the version.",
 		}, []string{"version", "goversion"}),
-		Begun: counters("payments_begun_total", "Payments that were journaled.", "door", "network", "settlement"),
+		Begun: counters("payments_begun_total", "Payments that were journaled.", "door", "network", "settlement", "protocol", "rail"),
 		Outcomes: counters("payments_total", "Outcomes of payments: settled, void, refused, unresolved, confirmed, disputed.",
-			"outcome", "network", "settlement"),
+			"outcome", "network", "settlement", "protocol", "rail"),
 		Amount: counters("settled_amount_total", "What settled payments cost, without withdrawals, in the smallest unit of the currency.",
-			"currency", "network", "settlement"),
+			"currency", "network", "settlement", "protocol", "rail"),
 		Refusals: counters("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),
 		Keys:         counter("keys_created_total", "API keys that were made."),
 		Contradicted: counter("payments_contradicted_total", "Payments that moved money after they were refused or void."),
-		Undelivered:  counters("payments_undelivered_total", "Payments that moved money, and whose requests brought an error, an empty or broken answer, or none.", "network"),
+		Undelivered:  counters("payments_undelivered_total", "Payments that moved money, and whose requests brought an error, an empty or broken answer, or none.", "network", "protocol", "rail"),
 		Refused:      counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
 		Declined:     counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
 		Requests:     counters("proxy_requests_total", "Requests at the doors that send requests themselves, by what became of them.", "door", "result"),
@@ -142,7 +142,6 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictConfirmed, pay.VerdictDisputed,
 	}
 	for _, n := range networks {
-		c.Undelivered.WithLabelValues(n.Name)
 		for _, question := range []string{"identify", "balance", "trace", "head"} {
 			for _, result := range []string{callOK, callError} {
 				c.RPC.WithLabelValues(n.Name, question, result)
@@ -154,14 +153,22 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 			}
 		}
 		for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
-			for _, outcome := range outcomes {
-				c.Outcomes.WithLabelValues(string(outcome), n.Name, string(settlement))
-			}
-			for _, door := range []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport, policy.DoorOperator} {
-				c.Begun.WithLabelValues(string(door), n.Name, string(settlement))
-			}
-			for _, asset := range n.Assets {
-				c.Amount.WithLabelValues(asset.Symbol, n.Name, string(settlement))
+			for _, m := range settlement.Usual() {
+				for _, outcome := range outcomes {
+					c.Outcomes.WithLabelValues(string(outcome), n.Name, string(settlement), m.Protocol, m.Rail)
+				}
+				for _, door := range []policy.Door{policy.DoorAPI, policy.DoorProxy, policy.DoorTransport, policy.DoorOperator} {
+					if withdraws := m.Protocol == ""; withdraws == (door == policy.DoorOperator) {
+						c.Begun.WithLabelValues(string(door), n.Name, string(settlement), m.Protocol, m.Rail)
+					}
+				}
+				if m.Protocol == "" {
+					continue // a withdrawal is no spending
+				}
+				c.Undelivered.WithLabelValues(n.Name, m.Protocol, m.Rail)
+				for _, asset := range n.Assets {
+					c.Amount.WithLabelValues(asset.Symbol, n.Name, string(settlement), m.Protocol, m.Rail)
+				}
 			}
 		}
 	}

@@ -37,15 +37,15 @@ func outcomeOf(was pay.State, v pay.Verdict) string {
 
 // Changed implements [pay.Observer].
 func (o Observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
-	network, settlement := p.Terms.Network, string(p.Terms.Settlement)
+	network, settlement, means := p.Terms.Network, string(p.Terms.Settlement), p.Means()
 	outcome := outcomeOf(was, v)
 	if outcome != "" {
 		o.Feed.Add(feed.Of(p, outcome))
-		Process.Outcomes.WithLabelValues(outcome, network, settlement).Inc()
+		Process.Outcomes.WithLabelValues(outcome, network, settlement, means.Protocol, means.Rail).Inc()
 	}
 	if outcome == string(pay.VerdictSettled) && !p.Withdraws() {
 		amount, _ := p.Moved().Big().Float64()
-		Process.Amount.WithLabelValues(p.Currency, network, settlement).Add(amount)
+		Process.Amount.WithLabelValues(p.Currency, network, settlement, means.Protocol, means.Rail).Add(amount)
 	}
 	if o.Tell != nil {
 		o.Tell(p, was, v)
@@ -58,13 +58,15 @@ func (o Observer) Contradicted(*pay.Payment) { Process.Contradicted.Inc() }
 // Undelivered implements [pay.Observer].
 func (o Observer) Undelivered(p *pay.Payment) {
 	o.Feed.Add(feed.Of(p, "undelivered"))
-	Process.Undelivered.WithLabelValues(p.Terms.Network).Inc()
+	means := p.Means()
+	Process.Undelivered.WithLabelValues(p.Terms.Network, means.Protocol, means.Rail).Inc()
 }
 
 // Began implements [pay.Observer].
 func (o Observer) Began(p *pay.Payment) {
 	o.Feed.Add(feed.Of(p, string(pay.Open)))
-	Process.Begun.WithLabelValues(string(p.Door), p.Terms.Network, string(p.Terms.Settlement)).Inc()
+	means := p.Means()
+	Process.Begun.WithLabelValues(string(p.Door), p.Terms.Network, string(p.Terms.Settlement), means.Protocol, means.Rail).Inc()
 }
 
 // rules are the labels of refusals; a rule that is not listed counts as "other", so that

@@ -90,6 +90,7 @@ var spendTests = map[string]func(*fixture){
 		entry := func(e pay.SpendEvent, flags ...string) pay.SpendEntry {
 			p := must(f.Payment(f.ctx, e.PaymentID))
 			return pay.SpendEntry{
+				Means:      pay.Means{Protocol: pay.ProtocolX402, Rail: "eip3009"},
 				SpendEvent: e, Transaction: transaction(e.PaymentID), Network: "base", Settlement: "seller", Flags: append([]string{}, flags...),
 				WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
 			}
