@@ -166,7 +166,8 @@ type Payment struct {
 	EventID    string `json:"EventID,omitempty"` // its spend event, once settled
 	// SignedReceipt holds the seller's signed receipt: see [x402.Receipt.SignedReceipt].
 	SignedReceipt json.RawMessage `json:"SignedReceipt,omitempty"`
-	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.
+	// Charged holds what has moved where that is not the terms' amount: less by scheme upto, more with a fee for gas.
+	// Zero: the terms' amount.
 	Charged money.Amount `json:"Charged,omitzero"`
 
 	// Waited holds how long the call was on its way before Created, to tell a repeat from a purchase beside
@@ -241,6 +242,9 @@ func (p *Payment) Moved() money.Amount {
 	}
 	return p.Charged
 }
+
+// Fee returns the part of what was moved that the wallet has paid for gas.
+func (p *Payment) Fee() money.Amount { return p.Charged.SubSaturated(p.Terms.Amount) }
 
 // Sendable reports whether the payload may be sent (again) at now.
 func (p *Payment) Sendable(now time.Time) bool {

@@ -32,6 +32,18 @@ var errCallerUnknown = errors.New("the end of the client's request cannot be see
 // errOtherProtocol reports an earlier payment in a protocol that this door does not speak.
 var errOtherProtocol = errors.New("the earlier payment is in a protocol that is not configured here")
 
+// unsentError reports an earlier payment whose payload has left, and that cannot be sent with this request.
+type unsentError struct {
+	payment *pay.Payment
+	cause   error
+}
+
+func (e *unsentError) Error() string {
+	return fmt.Sprintf("payment %s was sent for this before, and cannot be sent again with this request: %v", e.payment.ID, e.cause)
+}
+
+func (e *unsentError) Unwrap() error { return e.cause }
+
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
 func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again string) error {
@@ -112,6 +124,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	}
 	if err != nil {
 		a.Abandon(err.Error())
+		if m.repeats {
+			err = &unsentError{m.earlier, err}
+		}
 		return err
 	}
 	m.attempt, m.ended = a, false

@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/proxy/proxytest"
+	"github.com/purserpay/purser/x402"
+)
+
+// A charge is paid once.
+func TestChargesArePaid(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t)
+	w := s.world()
+	w.get(s.URL + "/x").Paid(t)
+	s.expect(1, 1, 1)
+}
+
+// A repeat that has no room for the credential of the first request finds nothing to pay.
+func TestRepeatWithItsOwnAuthorization(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t, func(s *charges) {
+		s.paid = func(w http.ResponseWriter, _ *http.Request, transaction func() string, n int) {
+			transaction()
+			proxytest.HangUp(w)
+		}
+	})
+	w := s.world()
+	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
+		t.Fatal(a.StatusCode, a.Text)
+	}
+	a := w.get(s.URL+"/x", "Authorization", "Bearer secret")
+	t.Log(a.StatusCode, a.Header, a.Text)
+	if payable(a) || a.StatusCode != 402 {
+		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.Text)
+	}
+	if n := len(w.Payments()); n != 1 {
+		t.Errorf("%d payments", n)
+	}
+	if strings.Contains(w.Logs.String(), "secret") {
+		t.Error("a log has the client's secret")
+	}
+	s.expect(1, 1, 1)
+}
+
+// tool answers calls of MCP, unpaid ones by a challenge of MPP. paid returns the rest of an answer to a credential, or
+// the messages of a stream.
+type tool struct {
+	*httptest.Server
+	*ledger
+	t      *testing.T
+	asks   func(n int) string // the error or result of unpaid calls
+	stream []string           // messages before the answer to a paid call
+	paid   func(transaction string) string
+	resume func() string
+
+	challenges, credentials int
+}
+
+func newTool(t *testing.T, change ...func(*tool)) *tool {
+	t.Helper()
+	s := &tool{t: t, ledger: &ledger{moved: map[x402.Nonce]string{}}}
+	s.asks = func(n int) string { return mcpCharge(n) }
+	s.paid = sunny
+	for _, f := range change {
+		f(s)
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func mcpCharge(n int) string {
+	return fmt.Sprintf(`"error":{"code":-32042,"message":"Payment is required.","data":{"httpStatus":402,"challenges":[{"id":"tool-%d","realm":"shop.test","method":"evm","intent":"charge","request":{"amount":"10000","currency":%q,"recipient":%q,"methodDetails":{"chainId":8453}}}]}}`,
+		n, proxytest.USDCAddress, proxytest.SellerAddress)
+}
+
+func sunny(transaction string) string {
+	return fmt.Sprintf(`"result":{"content":[{"type":"text","text":"sunny"}],"_meta":{"org.paymentauth/receipt":{"status":"success","method":"evm","reference":%q}}}`, transaction)
+}
+
+func (s *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		w.Header().Set("Content-Type", eventStream)
+		_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", s.resume())
+		return
+	}
+	body := must(io.ReadAll(r.Body))
+	var c struct {
+		ID     json.RawMessage
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		}
+	}
+	if err := json.Unmarshal(body, &c); err != nil {
+		s.t.Error(err)
+	}
+	answer := func(rest string) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, c.ID, rest) }
+	credential := c.Params.Meta["org.paymentauth/credential"]
+	if credential == nil && !bytes.Contains(body, []byte("x402/payment")) {
+		s.challenges++
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer(s.asks(s.challenges)))
+		return
+	}
+	s.credentials++
+	transaction := ""
+	if credential != nil {
+		a, err := signedBy(credential)
+		if err != nil {
+			s.t.Errorf("a bad credential: %v", err)
+		}
+		transaction = s.move(a.Nonce)
+	}
+	rest := s.paid(transaction)
+	if s.stream == nil {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer(rest))
+		return
+	}
+	w.Header().Set("Content-Type", eventStream)
+	for _, message := range s.stream {
+		_, _ = fmt.Fprintf(w, "id: 1\ndata: %s\n\n", message)
+		_ = http.NewResponseController(w).Flush()
+	}
+	if rest != "" {
+		_, _ = fmt.Fprintf(w, "id: 2\ndata: %s\n\n", answer(rest))
+	}
+}
+
+func (s *tool) world() *world { return newWorld(s.t, func(o *setup) { o.pay.Chain = s.ledger }) }
+
+func x402Terms(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf(`"result":{"isError":true,"content":[],"structuredContent":%s}`, (&proxytest.Tools{}).Terms(""))
+}
+
+// Terms of another protocol than the payment's do not reach the client behind it, however they come.
+func TestToolAsksInAnotherProtocol(t *testing.T) {
+	t.Parallel()
+	for _, stream := range [][]string{nil, {progress}} {
+		for _, first := range []string{"mpp", "x402"} {
+			s := newTool(t, func(s *tool) {
+				s.stream = stream
+				if first == "mpp" {
+					s.paid = func(string) string { return x402Terms(t) }
+				} else {
+					s.asks = func(int) string { return x402Terms(t) }
+					s.paid = func(string) string { return mcpCharge(99) }
+				}
+			})
+			w := s.world()
+			a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather"))
+			if payable(a) {
+				t.Errorf("%s, %v: the client can pay again: %s", first, stream, a.Text)
+			}
+			if p := w.newest(); !p.Undelivered || len(w.Payments()) != 1 {
+				t.Errorf("%s, %v: %v", first, stream, p.Labels())
+			}
+		}
+	}
+}
+
+// An application's own errors with challenges pass.
+func TestToolsOwnChallengesPass(t *testing.T) {
+	t.Parallel()
+	for _, own := range []string{
+		`"error":{"code":-32001,"message":"Solve this first","data":{"challenges":[{"type":"captcha","url":"https://a.example"}]}}`,
+		`"error":{"code":-32001,"message":"Solve this first","data":{"challenges":[]}}`,
+		`"error":{"code":-32042,"message":"Open this","data":{"elicitations":[{"mode":"url"}],"challenges":["totp"]}}`,
+	} {
+		s := newTool(t, func(s *tool) { s.asks = func(int) string { return own } })
+		w := s.world()
+		a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather"))
+		if want := `{"jsonrpc":"2.0","id":1,` + own + `}`; a.Text != want {
+			t.Errorf("%s, want %s", a.Text, want)
+		}
+	}
+}
+
+// A stream that is cut off is resumed by a client that has its own Authorization.
+func TestResumedChargeOfALoggedInClient(t *testing.T) {
+	t.Parallel()
+	s := newTool(t, func(s *tool) { s.stream, s.paid = []string{progress}, func(string) string { return "" } })
+	s.resume = func() string { return `{"jsonrpc":"2.0","id":1,` + sunny(proxytest.Transaction(1)) + `}` }
+	w := s.world()
+	own := []string{"Mcp-Session-Id", "a", "Authorization", "Bearer secret"}
+	a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather", own...))
+	if strings.Contains(a.Text, "sunny") {
+		t.Fatal(a.Text)
+	}
+	a = w.get(s.URL+"/mcp", append(own, "Last-Event-Id", "1", "Accept", eventStream)...)
+	if !strings.Contains(a.Text, "sunny") {
+		t.Fatal(a.StatusCode, a.Text)
+	}
+	if p := w.newest(); !w.Closed(p.ID).Answered {
+		t.Errorf("%v, not answered", p.Labels())
+	}
+}
