@@ -78,7 +78,7 @@ func (m mix) mppOf(order int) (h habit) {
 	return h
 }
 
-// ownCredential is what the agent of an order has in Authorization.
+// ownCredential returns the value that the agent of an order has in Authorization.
 func ownCredential(order int) string { return fmt.Sprint("Bearer agent-", order) }
 
 const (
