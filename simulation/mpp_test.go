@@ -78,7 +78,7 @@ func (m mix) mppOf(order int) (h habit) {
 	return h
 }
 
-// ownCredential stands in the Authorization of an order's agent.
+// ownCredential returns the value that the agent of an order has in Authorization.
 func ownCredential(order int) string { return fmt.Sprint("Bearer agent-", order) }
 
 const (

@@ -72,7 +72,7 @@ func (w *world) checkSignature(of use, next signature) {
 	}
 }
 
-// mayMove reports whether an authorization for an order has moved money, or may still. but is left out.
+// mayMove reports whether an authorization for an order has moved money, or may still, without counting one of them.
 func (w *world) mayMove(order int, but use) bool {
 	w.chain.mu.Lock()
 	safe := w.chain.timeOf(w.chain.head() - safeBlocks)

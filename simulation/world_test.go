@@ -62,7 +62,7 @@ type world struct {
 // calm reports whether faults are over.
 func (w *world) calm() bool { return w.peace.Load() }
 
-// use names an authorization as the chain knows it. Sellers of MPP choose the nonce, so that two wallets may have one.
+// use names an authorization as the chain does. Sellers of MPP choose the nonce, so that two wallets may have one.
 type use struct {
 	from  x402.Address
 	nonce x402.Nonce
