@@ -64,7 +64,7 @@ func TestSellerNamesTheHeader(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"payment-authorization": "", "AUTHORIZATION": DeclinedInUse, "": DeclinedInUse,
-		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, " Authorization": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
+		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Authorization ": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
 	} {
 		s := newCharges(t, func(s *charges) { s.header = name })
 		w := s.world()
@@ -122,7 +122,7 @@ func TestOwnProblemsBehindAPayment(t *testing.T) {
 	}
 }
 
-// Behind a payment no error shows a challenge, whatever its status. What else the seller asks for stays.
+// Behind a payment no error shows a challenge, whatever its status. The seller's other challenges stay.
 func TestErrorsBehindAPaymentShowNoChallenge(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 402, 403, 412, 503} {

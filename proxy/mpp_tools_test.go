@@ -31,7 +31,7 @@ type tool struct {
 func newTool(t *testing.T, change ...func(*tool)) *tool {
 	t.Helper()
 	s := &tool{t: t, ledger: &ledger{moved: map[x402.Nonce]string{}}}
-	s.asks = func(n int) string { return mcpCharge(n) }
+	s.asks = mcpCharge
 	s.paid = sunny
 	for _, f := range change {
 		f(s)
