@@ -1,33 +1,27 @@
 package proxy
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
-
-// A charge is paid once.
-func TestChargesArePaid(t *testing.T) {
-	t.Parallel()
-	s := newCharges(t)
-	w := s.world()
-	w.get(s.URL + "/x").Paid(t)
-	s.expect(1, 1, 1)
-}
 
 // A repeat that has no room for the credential of the first request finds nothing to pay.
 func TestRepeatWithItsOwnAuthorization(t *testing.T) {
 	t.Parallel()
 	s := newCharges(t, func(s *charges) {
-		s.paid = func(w http.ResponseWriter, _ *http.Request, transaction func() string, n int) {
+		s.paid = func(w http.ResponseWriter, transaction func() string, _ int) {
 			transaction()
 			proxytest.HangUp(w)
 		}
@@ -37,7 +31,6 @@ func TestRepeatWithItsOwnAuthorization(t *testing.T) {
 		t.Fatal(a.StatusCode, a.Text)
 	}
 	a := w.get(s.URL+"/x", "Authorization", "Bearer secret")
-	t.Log(a.StatusCode, a.Header, a.Text)
 	if payable(a) || a.StatusCode != 402 {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.Text)
 	}
@@ -50,157 +43,182 @@ func TestRepeatWithItsOwnAuthorization(t *testing.T) {
 	s.expect(1, 1, 1)
 }
 
-// tool answers calls of MCP, unpaid ones by a challenge of MPP. paid returns the rest of an answer to a credential, or
-// the messages of a stream.
-type tool struct {
-	*httptest.Server
-	*ledger
-	t      *testing.T
-	asks   func(n int) string // the error or result of unpaid calls
-	stream []string           // messages before the answer to a paid call
-	paid   func(transaction string) string
-	resume func() string
-
-	challenges, credentials int
-}
-
-func newTool(t *testing.T, change ...func(*tool)) *tool {
-	t.Helper()
-	s := &tool{t: t, ledger: &ledger{moved: map[x402.Nonce]string{}}}
-	s.asks = func(n int) string { return mcpCharge(n) }
-	s.paid = sunny
-	for _, f := range change {
-		f(s)
-	}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
-	return s
-}
-
-func mcpCharge(n int) string {
-	return fmt.Sprintf(`"error":{"code":-32042,"message":"Payment is required.","data":{"httpStatus":402,"challenges":[{"id":"tool-%d","realm":"shop.test","method":"evm","intent":"charge","request":{"amount":"10000","currency":%q,"recipient":%q,"methodDetails":{"chainId":8453}}}]}}`,
-		n, proxytest.USDCAddress, proxytest.SellerAddress)
-}
-
-func sunny(transaction string) string {
-	return fmt.Sprintf(`"result":{"content":[{"type":"text","text":"sunny"}],"_meta":{"org.paymentauth/receipt":{"status":"success","method":"evm","reference":%q}}}`, transaction)
-}
-
-func (s *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
-		w.Header().Set("Content-Type", eventStream)
-		_, _ = fmt.Fprintf(w, "id: 3\ndata: %s\n\n", s.resume())
-		return
-	}
-	body := must(io.ReadAll(r.Body))
-	var c struct {
-		ID     json.RawMessage
-		Params struct {
-			Meta map[string]json.RawMessage `json:"_meta"`
-		}
-	}
-	if err := json.Unmarshal(body, &c); err != nil {
-		s.t.Error(err)
-	}
-	answer := func(rest string) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, c.ID, rest) }
-	credential := c.Params.Meta["org.paymentauth/credential"]
-	if credential == nil && !bytes.Contains(body, []byte("x402/payment")) {
-		s.challenges++
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answer(s.asks(s.challenges)))
-		return
-	}
-	s.credentials++
-	transaction := ""
-	if credential != nil {
-		a, err := signedBy(credential)
-		if err != nil {
-			s.t.Errorf("a bad credential: %v", err)
-		}
-		transaction = s.move(a.Nonce)
-	}
-	rest := s.paid(transaction)
-	if s.stream == nil {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answer(rest))
-		return
-	}
-	w.Header().Set("Content-Type", eventStream)
-	for _, message := range s.stream {
-		_, _ = fmt.Fprintf(w, "id: 1\ndata: %s\n\n", message)
-		_ = http.NewResponseController(w).Flush()
-	}
-	if rest != "" {
-		_, _ = fmt.Fprintf(w, "id: 2\ndata: %s\n\n", answer(rest))
-	}
-}
-
-func (s *tool) world() *world { return newWorld(s.t, func(o *setup) { o.pay.Chain = s.ledger }) }
-
-func x402Terms(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf(`"result":{"isError":true,"content":[],"structuredContent":%s}`, (&proxytest.Tools{}).Terms(""))
-}
-
-// Terms of another protocol than the payment's do not reach the client behind it, however they come.
-func TestToolAsksInAnotherProtocol(t *testing.T) {
+// A further attempt with an Authorization of its own keeps it, and is not sent with the payment.
+func TestFurtherAttemptWithItsOwnAuthorization(t *testing.T) {
 	t.Parallel()
-	for _, stream := range [][]string{nil, {progress}} {
-		for _, first := range []string{"mpp", "x402"} {
-			s := newTool(t, func(s *tool) {
-				s.stream = stream
-				if first == "mpp" {
-					s.paid = func(string) string { return x402Terms(t) }
-				} else {
-					s.asks = func(int) string { return x402Terms(t) }
-					s.paid = func(string) string { return mcpCharge(99) }
+	s := newCharges(t, func(s *charges) {
+		s.paid = func(w http.ResponseWriter, transaction func() string, _ int) { transaction(); s.ask(w) }
+	})
+	w := s.world()
+	call := w.call()
+	if a := w.must(w.door, call, proxytest.Request(t, "GET", s.URL+"/x", nil)); payable(a) || a.Header.Get(HeaderDeclined) != DeclinedNotDelivered {
+		t.Errorf("%v %s", a.Header, a.Text)
+	}
+	w.lost(w.door, call, proxytest.Request(t, "GET", s.URL+"/x", nil, "Authorization", "Bearer secret"))
+	call.Finish(false)
+	s.expect(3, 1, 1)
+}
+
+// A seller names one of two fields. The client's own header stays as it is, whatever the seller names.
+func TestSellerNamesTheHeader(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"payment-authorization": "", "AUTHORIZATION": DeclinedInUse, "": DeclinedInUse,
+		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Authorization ": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
+	} {
+		s := newCharges(t, func(s *charges) { s.header = name })
+		w := s.world()
+		a := w.get(s.URL+"/x", "Authorization", "Bearer secret", "Cookie", "a=b")
+		if a.Header.Get(HeaderDeclined) != want || (a.StatusCode == http.StatusOK) != (want == "") {
+			t.Errorf("%q: %d %v", name, a.StatusCode, a.Header)
+		}
+		for _, got := range append(s.unpaid, s.sent...) {
+			if got.Get("Authorization") != "Bearer secret" || got.Get("Cookie") != "a=b" || got.Get("Proxy-Authorization") != "" {
+				t.Errorf("%q: sent with %v", name, got)
+			}
+		}
+		if logs := w.Logs.String(); strings.Contains(logs, "secret") || strings.Contains(logs, "Payment ey") {
+			t.Errorf("%q: a log has a credential", name)
+		}
+	}
+}
+
+// Challenges of MCP in a body of HTTP are none: HTTP has a header for them, and requests may have no room to answer.
+func TestBodyWithChallengesOfMCP(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, data, _ := strings.Cut(mcpCharge(1), `"data":`)
+		w.WriteHeader(http.StatusPaymentRequired)
+		_, _ = io.WriteString(w, `{"org.paymentauth/payment-required":`+data[:len(data)-1]+`}`)
+	}))
+	t.Cleanup(front.Close)
+	w := s.world()
+	for _, own := range [][]string{nil, {"Authorization", "Bearer secret"}} {
+		if a := w.get(front.URL+"/x", own...); a.Header.Get(HeaderDeclined) != DeclinedNoChallenge || len(w.Payments()) != 0 {
+			t.Errorf("%v: %v, %d payments", own, a.Header, len(w.Payments()))
+		}
+	}
+}
+
+// The application's own problems are no word on the payment.
+func TestOwnProblemsBehindAPayment(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{403, 409} {
+		for _, body := range []string{`{"type":"about:blank","title":"no"}`, `{"type":"https://paymentauth.org/problems/","detail":"x"}`, `{`, ``} {
+			s := newCharges(t, func(s *charges) {
+				s.paid = func(w http.ResponseWriter, transaction func() string, _ int) {
+					transaction()
+					w.Header().Set("Content-Type", "application/problem+json")
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, body)
 				}
 			})
 			w := s.world()
-			a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather"))
-			if payable(a) {
-				t.Errorf("%s, %v: the client can pay again: %s", first, stream, a.Text)
-			}
-			if p := w.newest(); !p.Undelivered || len(w.Payments()) != 1 {
-				t.Errorf("%s, %v: %v", first, stream, p.Labels())
+			if a := w.get(s.URL + "/x"); a.StatusCode != status || a.Text != body || a.Header.Get(HeaderDeclined) != "" || w.newest().State != pay.Open {
+				t.Errorf("%d %s: %d %v %s", status, body, a.StatusCode, a.Header, a.Text)
 			}
 		}
 	}
 }
 
-// An application's own errors with challenges pass.
-func TestToolsOwnChallengesPass(t *testing.T) {
+// Behind a payment no error shows a challenge, whatever its status. The seller's other challenges stay.
+func TestErrorsBehindAPaymentShowNoChallenge(t *testing.T) {
 	t.Parallel()
-	for _, own := range []string{
-		`"error":{"code":-32001,"message":"Solve this first","data":{"challenges":[{"type":"captcha","url":"https://a.example"}]}}`,
-		`"error":{"code":-32001,"message":"Solve this first","data":{"challenges":[]}}`,
-		`"error":{"code":-32042,"message":"Open this","data":{"elicitations":[{"mode":"url"}],"challenges":["totp"]}}`,
-	} {
-		s := newTool(t, func(s *tool) { s.asks = func(int) string { return own } })
+	for _, status := range []int{400, 401, 402, 403, 412, 503} {
+		s := newCharges(t, func(s *charges) {
+			s.paid = func(w http.ResponseWriter, _ func() string, _ int) {
+				w.Header().Set(x402.HeaderRequired, proxytest.V2Challenge("10000", "http://shop.test/", "no"))
+				w.Header().Add("WWW-Authenticate", `Basic realm="Payment"`)
+				w.Header().Add("WWW-Authenticate", chargeOf("again", "shop.test", ""))
+				w.WriteHeader(status)
+			}
+		})
 		w := s.world()
-		a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather"))
-		if want := `{"jsonrpc":"2.0","id":1,` + own + `}`; a.Text != want {
-			t.Errorf("%s, want %s", a.Text, want)
+		a := w.get(s.URL + "/x")
+		if payable(a) || a.StatusCode != status || status != 402 && a.Header.Get("WWW-Authenticate") != `Basic realm="Payment"` {
+			t.Errorf("%d: %d %v %s", status, a.StatusCode, a.Header, a.Text)
 		}
 	}
 }
 
-// A stream that is cut off is resumed by a client that has its own Authorization.
-func TestResumedChargeOfALoggedInClient(t *testing.T) {
+// A 402 that asks as the first one did is told of as such, also where the seller takes two protocols.
+func TestSameChallengeOfTwoProtocols(t *testing.T) {
 	t.Parallel()
-	s := newTool(t, func(s *tool) { s.stream, s.paid = []string{progress}, func(string) string { return "" } })
-	s.resume = func() string { return `{"jsonrpc":"2.0","id":1,` + sunny(proxytest.Transaction(1)) + `}` }
+	s := proxytest.NewSeller(t)
+	ask := func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("WWW-Authenticate", chargeOf(fmt.Sprint(time.Now().UnixNano()), "shop.test", ""))
+		s.WriteChallenge(rw, r, "10000", "")
+	}
+	s.Challenge = ask
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) { ask(rw, r) }
+	w := newWorld(t, func(o *setup) { o.pay.Chain = &ledger{} })
+	if a := w.get(s.URL + "/x"); payable(a) || !strings.Contains(a.Text, wordsSame) {
+		t.Errorf("%v %s", a.Header, a.Text)
+	}
+}
+
+// A seller that loses its answer while purser insists gets the same credential from the client's repeat.
+func TestInsistingIsLost(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t, func(s *charges) {
+		s.paid = func(w http.ResponseWriter, transaction func() string, n int) {
+			switch n {
+			case 1:
+				s.ask(w)
+			case 2:
+				transaction()
+				proxytest.HangUp(w)
+			default:
+				s.deliver(w, transaction())
+			}
+		}
+	})
 	w := s.world()
-	own := []string{"Mcp-Session-Id", "a", "Authorization", "Bearer secret"}
-	a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather", own...))
-	if strings.Contains(a.Text, "sunny") {
-		t.Fatal(a.Text)
+	if a := w.get(s.URL + "/x"); payable(a) || a.StatusCode != http.StatusBadGateway {
+		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.Text)
 	}
-	a = w.get(s.URL+"/mcp", append(own, "Last-Event-Id", "1", "Accept", eventStream)...)
-	if !strings.Contains(a.Text, "sunny") {
-		t.Fatal(a.StatusCode, a.Text)
+	w.get(s.URL + "/x").Paid(t)
+	if s.expect(3, 1, 1); len(w.Payments()) != 1 {
+		t.Errorf("%d payments", len(w.Payments()))
 	}
-	if p := w.newest(); !w.Closed(p.ID).Answered {
-		t.Errorf("%v, not answered", p.Labels())
+}
+
+// Calls that get one challenge at the same time are each paid by one of their own.
+func TestTwinChallengesAreEachPaidOnce(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t, func(s *charges) {
+		s.alter = func(h http.Header) {
+			h.Set("WWW-Authenticate", chargeOf(time.Now().Truncate(50*time.Millisecond).String(), "shop.test", ""))
+		}
+	})
+	w := s.world()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if a := w.get(fmt.Sprintf("%s/x?%d", s.URL, i)); a.StatusCode != http.StatusOK {
+				t.Errorf("%d %v", a.StatusCode, a.Header)
+			}
+		})
 	}
+	all.Wait()
+	s.expect(8, 8, 8)
+}
+
+// A person approves terms. The challenge that came with them has been replaced when the payment is made.
+func TestApprovedChargeIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t)
+	var store pay.Store
+	w := &heldWorld{world: s.world(func(s *setup) {
+		s.store = func(own pay.Store) pay.Store { store = own; return own }
+		s.pay.DefaultPolicy = policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(5_000))}
+		s.pay.ApprovalWait, s.pay.NoPlans = time.Minute, true
+	})}
+	w.store = store
+	c := w.start(proxytest.Request(t, "GET", s.URL+"/x", nil))
+	w.waiting(1)
+	w.answer(w.pending()[0].ID, pay.Approved)
+	w.ended(c).Paid(t)
+	s.expect(1, 1, 1)
 }

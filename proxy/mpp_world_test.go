@@ -69,9 +69,9 @@ type charges struct {
 	*ledger
 	t *testing.T
 
-	header string                                                                         // in which it wants credentials; "": Authorization
-	alter  func(h http.Header)                                                            // of its challenges
-	paid   func(w http.ResponseWriter, r *http.Request, transaction func() string, n int) // answers the n-th credential
+	header string                                                        // in which it wants credentials; "": Authorization
+	alter  func(h http.Header)                                           // of its challenges
+	paid   func(w http.ResponseWriter, transaction func() string, n int) // answers the n-th credential
 
 	mu     sync.Mutex
 	n      int // of challenges
@@ -83,7 +83,7 @@ type charges struct {
 func newCharges(t *testing.T, change ...func(*charges)) *charges {
 	t.Helper()
 	s := &charges{t: t, ledger: &ledger{moved: map[x402.Nonce]string{}}, nonces: map[x402.Nonce]bool{}}
-	s.paid = func(w http.ResponseWriter, _ *http.Request, transaction func() string, _ int) {
+	s.paid = func(w http.ResponseWriter, transaction func() string, _ int) {
 		s.deliver(w, transaction())
 	}
 	for _, f := range change {
@@ -99,8 +99,9 @@ func (s *charges) world(change ...func(*setup)) *world {
 	return newWorld(s.t, append(change, func(o *setup) { o.pay.Chain = s.ledger })...)
 }
 
-func chargeOf(id, realm, amount, more string) string {
-	request := fmt.Sprintf(`{"amount":%q,"currency":%q,"methodDetails":{"chainId":8453},"recipient":%q}`, amount, proxytest.USDCAddress, proxytest.SellerAddress)
+// chargeOf returns a challenge for a cent, with more parameters.
+func chargeOf(id, realm, more string) string {
+	request := fmt.Sprintf(`{"amount":"10000","currency":%q,"methodDetails":{"chainId":8453},"recipient":%q}`, proxytest.USDCAddress, proxytest.SellerAddress)
 	return fmt.Sprintf(`Payment id=%q, realm=%q, method="evm", intent="charge", request=%q, expires=%q%s`,
 		id, realm, base64.RawURLEncoding.EncodeToString([]byte(request)), time.Now().Add(5*time.Minute).UTC().Format(time.RFC3339), more)
 }
@@ -113,7 +114,7 @@ func (s *charges) ask(w http.ResponseWriter) {
 	if s.header != "" {
 		more = fmt.Sprintf(`, header=%q`, s.header)
 	}
-	w.Header().Set(mpp.HeaderChallenge, chargeOf(fmt.Sprintf("challenge-%d", s.n), "shop.test", "10000", more))
+	w.Header().Set(mpp.HeaderChallenge, chargeOf(fmt.Sprintf("challenge-%d", s.n), "shop.test", more))
 	s.mu.Unlock()
 	if s.alter != nil {
 		s.alter(w.Header())
@@ -150,7 +151,7 @@ func (s *charges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.nonces[a.Nonce] = true
 	n := len(s.sent)
 	s.mu.Unlock()
-	s.paid(w, r, func() string { return s.move(a.Nonce) }, n)
+	s.paid(w, func() string { return s.move(a.Nonce) }, n)
 }
 
 // signedIn verifies a credential as a facilitator would.
