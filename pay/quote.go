@@ -15,6 +15,8 @@ type Quote struct {
 	Wallet Wallet // pays
 	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
 	Earlier *Payment
+	// Offers are those of the challenge in the order of choice. Without a payment they say why; nil for a repeat.
+	Offers []Offered
 }
 
 // Quote decides on a call as Open and Pay do, and leaves it at that. A refusal comes with the terms that it is about,
@@ -50,10 +52,20 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 			}
 			continue
 		}
+		q.refused(err)
 		if err == nil && q.Earlier == nil {
 			p.quoted.named(r, q.Terms.Amount, p.now())
 		}
 		return q, err
+	}
+}
+
+// refused marks the chosen offer with what refuses its payment.
+func (q *Quote) refused(err error) {
+	for i := range q.Offers {
+		if q.Offers[i].Refusal == nil {
+			q.Offers[i].Refusal = err
+		}
 	}
 }
 
@@ -71,6 +83,7 @@ func (p *Payer) quotesRefused(wait time.Duration) error {
 func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
 	b, c, err := p.propose(ctx, r)
 	defer func() { c.unused() }()
+	q.Offers = c.offers
 	if c.chosen() {
 		q.Terms, q.Wallet = c.terms(r.Settlement), c.wallet
 	}
