@@ -13,6 +13,7 @@ type Quote struct {
 	// could pay, and for a call that repeats an earlier one.
 	Terms  Terms
 	Wallet Wallet // pays
+	Means  Means  // of what Terms name
 	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
 	Earlier *Payment
 	// Offers are those of the challenge in the order of choice. Without a payment they say why; nil for a repeat.
@@ -85,7 +86,7 @@ func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
 	defer func() { c.unused() }()
 	q.Offers = c.offers
 	if c.chosen() {
-		q.Terms, q.Wallet = c.terms(r.Settlement), c.wallet
+		q.Terms, q.Wallet, q.Means = c.terms(r.Settlement), c.wallet, meansOf(c.requirement)
 	}
 	if err != nil {
 		return q, err
