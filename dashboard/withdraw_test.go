@@ -87,7 +87,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	ada.get("/dashboard/").is(200, "Withdrawal to "+home, "<dd>0 payments</dd>").without(">1.5 <span class=\"unit\">USDC</span></span></dd><dd>", "host=withdrawal")
 	ada.get("/dashboard/keys/"+ada.key.ID).is(200, "<dd>0 payments.").without("Spent in")
-	ada.get("/dashboard/spend.csv").is(200, ",withdrawal\n")
+	ada.get("/dashboard/spend.csv").is(200, ",withdrawal,,eip3009\n")
 	ada.get(path).is(200, "Withdrawn in 30 days", ">1.5 <").without("<dd><span class=\"amount\">1.5 <span class=\"unit\">USDC</span></span>, 1 payment")
 
 	// An equal one is another order only if the visitor says so, and that one is sent once, too.

@@ -90,9 +90,33 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, err
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
 		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, money.Text(have.amount)),
-		again:  func(ctx context.Context) bool { return p.freed(ctx, c, c.balanceKey()) || p.moreThan(ctx, c, have) },
+		again: func(ctx context.Context) bool {
+			return p.freed(ctx, c, c.balanceKey()) || p.moreThan(ctx, c, have) || c.others // whose choice sees what has come first
+		},
 	}
 	return l, nil
+}
+
+// short says why the wallet of a choice has too little for it, if that is certain and another offer could be paid. The
+// question is that of the transaction, which asks it again: other payments may come first.
+func (p *Payer) short(ctx context.Context, r Request, c choice) error {
+	if !c.others || c.wallet.Address == nil {
+		return nil
+	}
+	c.others = false // again tells of the balance alone
+	for looked := false; ; looked = true {
+		l, err := p.balanceLimit(ctx, c, c.terms(r.Settlement))
+		if err != nil {
+			return nil //nolint:nilerr // the payment is declined for it, if it stands
+		}
+		failed, is := errors.AsType[*FailedError](check(counterFunc(func(of Counter) (money.Amount, error) { return p.store.Counter(ctx, of) }), l))
+		if !is {
+			return nil
+		}
+		if looked || !failed.again(ctx) {
+			return failed
+		}
+	}
 }
 
 // freed asks the chain about payments that still hold a part of the wallet, before another one is

@@ -37,6 +37,8 @@ type CallIdentity struct {
 	Earlier struct{ Fingerprint, Identity Hash }
 	// Terms holds the terms of the challenge; zero: it offers nothing that can be paid.
 	Terms Terms
+	// First holds those of the first offer that could be paid, had the wallets enough.
+	First Terms
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
 	// Retried: the call repeats an earlier one by its own word, so Anew does not count.

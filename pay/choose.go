@@ -24,6 +24,12 @@ type choice struct {
 	offer       x402.Offer    // what its payload echoes, with the id where the seller wants that
 	giveBack    func()        // of the facilitator's turn; nil: none was taken
 	allowance   *knownBalance // of Permit2; nil: it is not known, or not needed
+	// first holds the terms of the first requirement that could be paid as far as the chain has no word. They are the
+	// same for a repeat on REST, which the terms tell from another purchase.
+	first *Terms
+	// others: requirements behind this one may be paid where the wallet has too little for it.
+	others bool
+	offers []Offered // of a quote
 }
 
 // chosen reports whether there is a requirement that could be paid if the policy allowed it.
@@ -43,6 +49,7 @@ type reading struct {
 	naming  x402.Identification
 	signed  *x402.SignedOffers
 	wallets []Wallet // of the key; nil: not read yet
+	first   *Terms   // see choice
 }
 
 // read reads a challenge. The id has the time of the clock, so that a list of some days is a seek.
@@ -60,14 +67,15 @@ type HeaderError struct{ Cause error }
 func (e *HeaderError) Error() string { return "no usable payment requirement: " + e.Cause.Error() }
 func (e *HeaderError) Unwrap() error { return e.Cause }
 
-// choose takes the first requirement that can be paid (docs/design/payments.md). [Options.Ways] orders them. When there is none,
-// the error is that of the entry that came furthest. A policy refusal comes with its choice,
-// because the monthly quota is answered before it (§5).
+// choose takes the first requirement that can be paid (docs/design/payments.md) from a wallet that has the money, as far as
+// that is known. [Options.Ways] orders them. When there is none, the error is that of the entry that came furthest. A
+// policy refusal comes with its choice, because the monthly quota is answered before it (§5).
 func (p *Payer) choose(ctx context.Context, r Request, pol policy.Policy) (choice, error) {
 	var (
 		best     choice
 		bestErr  error = &HeaderError{Cause: errors.New("accepts is empty")}
 		bestRank       = -1
+		offers   []Offered
 	)
 	if len(r.Challenge.Accepts) == 0 && r.Challenge.OffersSignIn() {
 		bestErr = &x402.UnsupportedError{Kind: "extension", Value: "sign-in-with-x", Detail: "the seller takes no payments here"}
@@ -77,23 +85,52 @@ func (p *Payer) choose(ctx context.Context, r Request, pol policy.Policy) (choic
 		return choice{}, err
 	}
 	at := pol.Site(r.URL)
-	for _, i := range p.inOrder(r.Challenge.Accepts) {
+	order := p.inOrder(r.Challenge.Accepts)
+	for n, i := range order {
 		c, rank, err := p.consider(ctx, r, pol, at, read, i)
-		if err == nil {
-			c.id = read.id
-			return c, nil
-		}
 		if rank == rankFault {
 			return choice{}, err
+		}
+		switch {
+		case err != nil:
+		case bestRank == rankPayable:
+			err = ErrBehind
+		default:
+			c.others, rank = p.others(c, r.Challenge.Accepts, order[n+1:]), rankPayable
+			if err = p.short(ctx, r, c); err != nil {
+				c.others, rank = false, rankShort
+			}
+		}
+		if r.quoting {
+			offers = append(offers, p.offered(c, err))
 		}
 		if rank > bestRank {
 			best, bestErr, bestRank = c, err, rank
 		}
+		if bestRank == rankPayable && !r.quoting {
+			break
+		}
 	}
-	if bestRank < rankPolicy {
+	switch {
+	case bestRank >= rankShort: // the transaction says whether the wallet is short
+		best.id, bestErr = read.id, nil
+	case bestRank < rankPolicy:
 		best = choice{}
 	}
+	best.first, best.offers = read.first, offers
 	return best, bestErr
+}
+
+// others reports whether any of the requirements that come behind a choice could be paid with what is too little for it:
+// from another balance, or because it costs less.
+func (p *Payer) others(c choice, accepts []x402.Requirement, behind []int) bool {
+	for _, i := range behind {
+		n, ours := p.network(accepts[i].Network)
+		if ours && (n.Name != c.network.Name || accepts[i].Asset != c.asset.Address || accepts[i].Amount.Cmp(c.requirement.Amount) < 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // maxOffer bounds the bytes that a payment keeps of its challenge. Sellers and clients choose how

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
@@ -17,7 +18,8 @@ import (
 // given: ofRequirement chooses among the requirements of a challenge, and ofPayment decides in the
 // transaction that journals. docs/design/payments.md has the same numbers and rules.
 
-// ofRequirement lists the checks of one requirement. Those of a policy need no counting.
+// ofRequirement lists the checks of one requirement. Those of a policy need no counting. The chain has a word in those
+// from byChain on.
 var ofRequirement = [...]struct {
 	rule string
 	rank int // of a requirement that the check turns down
@@ -59,6 +61,9 @@ var ofPayment = [...]struct {
 	{"approval", (*Begin).approve},      // 26
 }
 
+// byChain is the first rule of ofRequirement that asks the chain.
+const byChain = "allowance"
+
 // How far a requirement came before it was turned down; rankFault is our own failure.
 const (
 	rankHeader = iota
@@ -66,6 +71,8 @@ const (
 	rankWallet
 	rankTerms
 	rankPolicy
+	rankShort   // its wallet has too little
+	rankPayable // it is the choice
 	rankFault
 )
 
@@ -84,7 +91,9 @@ type candidate struct {
 func (p *Payer) consider(ctx context.Context, r Request, pol policy.Policy, at policy.Site, read *reading, index int) (choice, int, error) {
 	c := candidate{choice: choice{requirement: r.Challenge.Accepts[index], keyID: r.Key.ID}, r: r, pol: pol, at: at, read: read, index: index}
 	for _, check := range ofRequirement {
-		c.rank = check.rank
+		if c.rank = check.rank; check.rule == byChain && read.first == nil {
+			read.first = new(c.choice.terms(r.Settlement))
+		}
 		if err := check.of(p, ctx, &c); err != nil {
 			return c.choice, c.rank, err
 		}
@@ -388,8 +397,17 @@ func (b *Begin) limits(v BeginView, _ *judged) error {
 	return nil
 }
 
+// counterFunc reads a counter.
+type counterFunc func(Counter) (money.Amount, error)
+
+// Counter is of [BeginView].
+func (f counterFunc) Counter(c Counter) (money.Amount, error) { return f(c) }
+
 // check refuses when the reservation would pass its limit.
-func check(v Counters, l Limit) error {
+func check(v interface {
+	Counter(c Counter) (money.Amount, error)
+}, l Limit,
+) error {
 	if l.Max == nil || failpoint.Off(failpoint.Limits) {
 		return nil
 	}

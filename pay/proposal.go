@@ -17,7 +17,7 @@ import (
 func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
 	b := &Begin{Owner: p.owner, Redirects: r.Redirects}
 	if r.Again != "" {
-		b.CallIdentity = p.callIdentity(r, Terms{})
+		b.CallIdentity = p.callIdentity(r, Terms{}, nil)
 		return b, choice{}, nil
 	}
 	if r.withdrawal != nil {
@@ -34,10 +34,10 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		// REST if it says what it said then, even if the wallet was deleted since.
 		var known bool
 		if terms, known = p.terms(r); r.HTTP == nil && !known {
-			return nil, choice{}, declined
+			return nil, c, declined
 		}
 	}
-	b.CallIdentity = p.callIdentity(r, terms)
+	b.CallIdentity = p.callIdentity(r, terms, c.first)
 
 	if declined == nil {
 		c.giveBack, declined = p.unable(r, c)
@@ -79,10 +79,14 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	return b, c, nil
 }
 
-// callIdentity makes the identity by which repeats of a call are recognized.
-func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
+// callIdentity makes the identity by which repeats of a call are recognized. first is that of the choice; nil: the terms
+// are.
+func (p *Payer) callIdentity(r Request, t Terms, first *Terms) CallIdentity {
+	if first == nil {
+		first = &t
+	}
 	id := CallIdentity{
-		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
+		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, First: *first, Anew: r.Anew, Again: r.Again,
 		Resend: r.HTTP != nil, Gripped: p.gripped,
 		Attended: func(paymentID string) bool { return !r.Retried && p.attended(paymentID, r.Arrival, r.Anew) },
 		Retried:  r.Retried && r.IdempotencyKey == "" && r.Again == "",
@@ -97,7 +101,11 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
 		}
 	} else {
-		id.Fingerprint = HashOf("rest", r.URL, t.bought().String())
+		id.Fingerprint = HashOf("rest", r.URL, first.bought().String())
+		if first.bought() != t.bought() {
+			id.Earlier.Fingerprint = HashOf("rest", r.URL, t.bought().String())
+			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
+		}
 	}
 	id.Identity = identityOf(r.Task, id.Fingerprint)
 	if r.IdempotencyKey == "" && r.Again == "" {

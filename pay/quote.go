@@ -13,8 +13,11 @@ type Quote struct {
 	// could pay, and for a call that repeats an earlier one.
 	Terms  Terms
 	Wallet Wallet // pays
+	Means  Means  // of what Terms name
 	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
 	Earlier *Payment
+	// Offers are those of the challenge in the order of choice. Without a payment they say why; nil for a repeat.
+	Offers []Offered
 }
 
 // Quote decides on a call as Open and Pay do, and leaves it at that. A refusal comes with the terms that it is about,
@@ -50,10 +53,20 @@ func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
 			}
 			continue
 		}
+		q.refused(err)
 		if err == nil && q.Earlier == nil {
 			p.quoted.named(r, q.Terms.Amount, p.now())
 		}
 		return q, err
+	}
+}
+
+// refused marks the chosen offer with what refuses its payment.
+func (q *Quote) refused(err error) {
+	for i := range q.Offers {
+		if q.Offers[i].Refusal == nil {
+			q.Offers[i].Refusal = err
+		}
 	}
 }
 
@@ -71,8 +84,9 @@ func (p *Payer) quotesRefused(wait time.Duration) error {
 func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
 	b, c, err := p.propose(ctx, r)
 	defer func() { c.unused() }()
+	q.Offers = c.offers
 	if c.chosen() {
-		q.Terms, q.Wallet = c.terms(r.Settlement), c.wallet
+		q.Terms, q.Wallet, q.Means = c.terms(r.Settlement), c.wallet, meansOf(c.requirement)
 	}
 	if err != nil {
 		return q, err

@@ -160,7 +160,7 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	switch {
 	case p == nil || p.Retired:
 		return Begun{}, false, nil
-	case b.Terms.Asset != (x402.Address{}) && !p.Terms.buys(b.Terms):
+	case b.Terms.Asset != (x402.Address{}) && !p.Terms.buys(b.Terms) && !p.Terms.buys(b.First):
 		return Begun{}, false, ErrIdempotencyReused
 	}
 	return b.serve(p), true, nil

@@ -30,6 +30,8 @@ type problem struct {
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
 	// Do says what to do about a reason that keeps purser from paying.
 	Do *declines.Advice `json:"do,omitempty"`
+	// Offers are those of the challenge, if a quote was refused.
+	Offers []declines.Offer `json:"offers,omitempty"`
 }
 
 // approvalView names the approval that a payment needs.
@@ -105,6 +107,9 @@ func (a *API) refuse(r *http.Request, err error) reply {
 	}
 	if status != http.StatusInternalServerError {
 		body.Do = declines.Do(cmp.Or(body.Rule, declinedWord(err)))
+	}
+	if quote, is := errors.AsType[*quoteError](err); is && (status == http.StatusBadRequest || status == http.StatusPaymentRequired) {
+		body.Offers = declines.Offers(quote.offers)
 	}
 	rep := reply{status: status, body: body}
 	if retry > 0 {

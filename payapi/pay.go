@@ -128,17 +128,9 @@ func declinedWord(err error) string {
 	if isBusy(err) {
 		return "overloaded"
 	}
-	if failed, ok := errors.AsType[*pay.FailedError](err); ok {
-		if failed.Funds {
-			return "insufficient-funds"
-		}
-		if cause := declines.Of(pay.Code(failed.Cause)); cause.Word != "" {
-			return cause.Word
-		}
-	}
 	code := pay.Code(err)
-	if code == pay.CodeFailed {
-		return "verification-refused"
+	if failed, is := errors.AsType[*pay.FailedError](err); is && code == pay.CodeFailed {
+		return declines.OfFailed(failed)
 	}
 	return cmp.Or(declines.Of(code).Word, string(code))
 }

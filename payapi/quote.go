@@ -3,6 +3,7 @@ package payapi
 import (
 	"net/http"
 
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 )
@@ -15,10 +16,22 @@ type quoteResult struct {
 	Network  string `json:"network"`
 	Asset    string `json:"asset"`
 	PayTo    string `json:"payTo"`
-	Wallet   *payer `json:"wallet,omitempty"`
+	pay.Means
+	Wallet *payer `json:"wallet,omitempty"`
 	// Repeats is set if the call would be answered with an earlier payment, and nothing new paid.
 	Repeats *paymentState `json:"repeats,omitempty"`
+	// Offers are those of the challenge, in the order of choice. A repeat has none.
+	Offers []declines.Offer `json:"offers,omitempty"`
 }
+
+// quoteError is a quote that is refused, with the offers of its challenge.
+type quoteError struct {
+	offers []pay.Offered
+	cause  error
+}
+
+func (e *quoteError) Error() string { return e.cause.Error() }
+func (e *quoteError) Unwrap() error { return e.cause }
 
 // payer is the wallet that would pay.
 type payer struct {
@@ -38,15 +51,15 @@ func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
 	want.Key = key
 	q, err := a.payer.Quote(r.Context(), want)
 	if err != nil {
-		return reply{}, err
+		return reply{}, &quoteError{q.Offers, err}
 	}
-	t := q.Terms
+	t, means := q.Terms, q.Means
 	if q.Earlier != nil {
-		t = q.Earlier.Terms
+		t, means = q.Earlier.Terms, q.Earlier.Means()
 	}
 	result := quoteResult{
 		Amount: t.Amount.String(), Price: money.Text(t.Amount), Currency: "USDC", Network: t.Network,
-		Asset: t.Asset.String(), PayTo: t.PayTo.String(),
+		Asset: t.Asset.String(), PayTo: t.PayTo.String(), Means: means, Offers: declines.Offers(q.Offers),
 	}
 	if q.Earlier != nil {
 		state := newPaymentState(q.Earlier)

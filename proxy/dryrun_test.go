@@ -29,7 +29,7 @@ func TestDryRun(t *testing.T) {
 			q.Asset != proxytest.USDCAddress || q.Wallet == "" {
 			t.Errorf("the quote is %+v", q)
 		}
-		if want := "dry run: 0.01 USDC on base to " + q.PayTo + " would be paid from " + q.Wallet; !strings.HasPrefix(a.Header.Get("Purser-Declined-Detail"), want+". Developer: Send the request without ") {
+		if want := "dry run: 0.01 USDC on base to " + q.PayTo + " would be paid from " + q.Wallet + ", x402 by eip3009"; !strings.HasPrefix(a.Header.Get("Purser-Declined-Detail"), want+". Developer: Send the request without ") {
 			t.Errorf("the header says %q", a.Header.Get("Purser-Declined-Detail"))
 		}
 	}

@@ -229,6 +229,7 @@ type quoteView struct {
 	Asset   string `json:"asset"`
 	PayTo   string `json:"payTo"`
 	Wallet  string `json:"wallet,omitempty"` // the address that pays
+	pay.Means
 }
 
 // viewOf returns nil if nothing could be paid.
@@ -238,7 +239,7 @@ func viewOf(q pay.Quote) *quoteView {
 	}
 	v := &quoteView{
 		Amount: q.Terms.Amount.String(), Price: money.Text(q.Terms.Amount), Network: q.Terms.Network,
-		Asset: q.Terms.Asset.String(), PayTo: q.Terms.PayTo.String(),
+		Asset: q.Terms.Asset.String(), PayTo: q.Terms.PayTo.String(), Means: q.Means,
 	}
 	if q.Wallet.Address != nil {
 		v.Wallet = q.Wallet.Address.String()
@@ -246,8 +247,8 @@ func viewOf(q pay.Quote) *quoteView {
 	return v
 }
 
-func (v *quoteView) words() string {
-	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s", v.Price, v.Network, v.PayTo, v.Wallet)
+func (v *quoteView) sentence() string {
+	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s, %s", v.Price, v.Network, v.PayTo, v.Wallet, v.Means.Words())
 }
 
 // When a seller gets no new payments, and for how long.

@@ -200,8 +200,9 @@ type Explanation struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
 	pay.FigureTexts
-	Quote    *quoteView    `json:"quote,omitempty"` // of a dry run
-	Approval *approvalView `json:"approval,omitempty"`
+	Quote    *quoteView       `json:"quote,omitempty"`  // of a dry run
+	Offers   []declines.Offer `json:"offers,omitempty"` // those of the challenge, in the order of choice
+	Approval *approvalView    `json:"approval,omitempty"`
 	// Do says what to do about the reason; nil for a word that is none.
 	Do *declines.Advice `json:"do,omitempty"`
 
@@ -218,8 +219,9 @@ func (t *Transport) explain(reason string, err error) Explanation {
 	e := Explain(reason)
 	if dry, is := errors.AsType[*dryRunError](err); is {
 		if e.Quote = viewOf(dry.quote); dry.refusal == nil && e.Quote != nil {
-			e.Detail = e.Quote.words()
+			e.Detail = e.Quote.sentence()
 		}
+		e.Offers = declines.Offers(dry.quote.Offers)
 		err = dry.refusal
 	}
 	if detail := detailOf(err); detail != "" {

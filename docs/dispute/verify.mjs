@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { createPublicClient, encodeAbiParameters, http, isAddressEqual, parseAbi, parseEventLogs, recoverTypedDataAddress } from "viem";
+import { createPublicClient, encodeAbiParameters, http, isAddressEqual, keccak256, parseAbi, parseEventLogs, recoverTypedDataAddress, stringToBytes } from "viem";
 
 const { values, positionals } = parseArgs({
   options: { rpc: { type: "string" }, body: { type: "string" }, answer: { type: "string" } },
@@ -77,6 +77,7 @@ const same = (a, b) => {
 
 const { terms, offered, request, answer, authorization } = dispute;
 const { message, domain } = authorization.typed_data;
+const challenge = offered.x402Version >= 100 ? offered.accepted.challenge : undefined; // of MPP
 const signed = readSigned();
 
 check(dispute.format === "purser-dispute/1", "the file has a form that this program knows");
@@ -135,7 +136,7 @@ function readSigned() {
 
 // The seller's 402, what was paid and what was signed name the same token, payee and amount.
 function checkTerms() {
-  const asked = offered.accepted ?? {};
+  const asked = asks();
   const network = offered.x402Version === 1 ? asked.network === terms.network : asked.network === `eip155:${terms.chain_id}`;
   check(network && domain.chainId === terms.chain_id, `the network is ${terms.network}, as the seller asked`);
   check(same(domain.verifyingContract, signed.contract), `the message is for the contract ${signed.contract}`);
@@ -145,10 +146,30 @@ function checkTerms() {
   check(same(asked.asset, terms.asset) && same(signed.token, terms.asset), `the token is ${terms.asset}, as the seller asked`);
   check(same(asked.payTo, terms.pay_to) && same(signed.to, terms.pay_to), `the payee is ${terms.pay_to}, as the seller asked`);
   const price = String(offered.x402Version === 1 ? asked.maxAmountRequired : asked.amount);
+  if (challenge) {
+    check(nonces().includes(message.nonce.toLowerCase()), `the nonce is made of the challenge ${challenge.id} in the realm ${challenge.realm}`);
+  }
   check(price === terms.amount && signed.amount === terms.amount, `the amount is ${signed.upto ? "at most " : ""}${terms.amount}, as the seller asked`);
   if (offered.extensions?.["offer-receipt"] !== undefined) {
     said("the seller has signed its offer: see offered.extensions, in the form of x402's extension offer-receipt");
   }
+}
+
+// What the seller has asked for, in the form of x402. A challenge of MPP has it in its request: base64url over HTTP, and an
+// object inside MCP.
+function asks() {
+  if (!challenge) {
+    return offered.accepted ?? {};
+  }
+  const asked = typeof challenge.request === "string" ? JSON.parse(Buffer.from(challenge.request, "base64url").toString("utf8")) : challenge.request;
+  return { network: `eip155:${asked.methodDetails?.chainId}`, asset: asked.currency, payTo: asked.recipient, amount: asked.amount };
+}
+
+// The nonces that a challenge of MPP makes: id and realm one behind the other, or as a list of JSON, as newer sellers do. So
+// the signature is for this very challenge.
+function nonces() {
+  const { id, realm } = challenge;
+  return [id + realm, JSON.stringify([id, realm])].map((text) => keccak256(stringToBytes(text)));
 }
 
 // The wallet has signed exactly this transfer.
@@ -175,6 +196,11 @@ function checkRequest() {
   check(hash.digest("hex") === request.hash, `the request is ${request.method} ${request.url}, by its hash ${request.hash}`);
   if (values.body !== undefined) {
     check(hashOf(readFileSync(values.body)) === request.body_sha256, `the request's body is that of ${values.body}`);
+  }
+  if (challenge?.digest !== undefined) {
+    const digest = Buffer.from(request.body_sha256, "hex").toString("base64");
+    const given = challenge.digest.replace(/^sha-256=:?/, "").replace(/[:=]*$/, "").replaceAll("-", "+").replaceAll("_", "/");
+    check(given === digest.replace(/=*$/, ""), "the seller's offer is for this body");
   }
   said(`the payment ${dispute.payment.id} of ${dispute.payment.created_at} was made for this request`);
 }

@@ -33,9 +33,10 @@ type Dispute struct {
 
 // DisputedPayment holds the payment as the books have it.
 type DisputedPayment struct {
-	ID      string    `json:"id"`
-	State   pay.State `json:"state"`
-	Flags   []string  `json:"flags"`
+	ID    string    `json:"id"`
+	State pay.State `json:"state"`
+	Flags []string  `json:"flags"`
+	pay.Means
 	Created time.Time `json:"created_at"`
 	Closed  time.Time `json:"closed_at,omitzero"`
 	Notes   []Note    `json:"notes"`
@@ -51,7 +52,8 @@ type DisputedRequest struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// DisputedOffer holds the seller's terms as its 402 had them, with the seller's signed offers if it gave any.
+// DisputedOffer holds the seller's terms as its 402 had them, with the seller's signed offers if it gave any. Version is that of
+// x402, or [x402.OtherProtocols] for MPP, whose challenge is a member of Accepted.
 type DisputedOffer struct {
 	Version    int             `json:"x402Version"`
 	Accepted   json.RawMessage `json:"accepted"`
@@ -108,7 +110,7 @@ func (p *Purser) dispute(r *http.Request) (any, error) {
 	}
 	d := Dispute{
 		Format: DisputeFormat, Made: failpoint.Now().UTC(),
-		Payment: DisputedPayment{row.ID, row.State, row.Flags(), row.Created, row.Closed, storyOf(row, failpoint.Now()).Notes},
+		Payment: DisputedPayment{row.ID, row.State, row.Flags(), row.Means(), row.Created, row.Closed, storyOf(row, failpoint.Now()).Notes},
 		Offered: DisputedOffer{row.Offer.Version, row.Offer.Accepted, row.Offer.Resource, row.Offer.Extensions},
 		Answer:  answerOf(row),
 	}

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/purserpay/purser/internal/declines"
+	"github.com/purserpay/purser/pay"
 )
 
 // maxQuote bounds what is read of an answer.
@@ -25,6 +28,8 @@ type Quote struct {
 	Limit  string `json:"limit,omitempty"`
 	Left   string `json:"left,omitempty"`
 	Resets string `json:"resets,omitempty"`
+	// Offers are those of the 402, in the order of choice.
+	Offers []declines.Offer `json:"offers,omitempty"`
 }
 
 // Offer holds what purser would sign.
@@ -35,6 +40,7 @@ type Offer struct {
 	Asset   string `json:"asset"`
 	PayTo   string `json:"payTo"`
 	Wallet  string `json:"wallet,omitempty"`
+	pay.Means
 }
 
 // DryRun asks the seller through the proxy, unpaid, what purser would pay. The body is JSON, or empty.
@@ -73,7 +79,7 @@ func (q *Quote) Verdict() (verdict, why string) {
 	case q.Status != http.StatusPaymentRequired:
 		return "free", fmt.Sprintf("the seller answered %d and asks for no payment", q.Status)
 	case q.Reason == "":
-		return "not paid", "the 402 has no x402 challenge that purser can read, or its HTTPS is not opened"
+		return "not paid", "the 402 has no challenge of x402 or MPP that purser can read, or its HTTPS is not opened"
 	case q.Pays && q.Quote == nil: // a repeat
 		return "repeat", cmp.Or(q.Detail, "the request repeats an earlier one, and is not paid again")
 	case q.Pays:

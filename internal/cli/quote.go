@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,9 @@ import (
 const quoteHelp = `
 Sends a request through purser, unpaid, and says what purser would pay for it: how
 much, to whom, and from which wallet. Or it says which limit is in the way. Nothing
-is paid, signed or written. The seller sees one request without a payment.
+is paid, signed or written. The seller sees one request without a payment. Of several
+offers, it lists all in the order of choice (PURSER_RAILS), and why each of the others
+would not be paid.
 
     $ purser quote https://api.example.com/paid
     $ purser quote --key-file agent.key --task nightly https://api.example.com/paid
@@ -114,6 +117,20 @@ func printQuote(q *agent.Quote, w io.Writer) error {
 		t.row("to", q.Quote.PayTo)
 		t.row("on", q.Quote.Network)
 		t.some("from", q.Quote.Wallet)
+		t.row("asked for", q.Quote.Words())
+	}
+	if err := t.Flush(); err != nil || len(q.Offers) < 2 {
+		return err
+	}
+	_, _ = fmt.Fprintln(w)
+	t = newTable(w)
+	t.row("OFFER", "RAIL", "NETWORK", "PRICE", "TO", "ENDS (UTC)", "")
+	for _, o := range q.Offers {
+		why := "would be paid"
+		if !o.Pays {
+			why = strings.TrimSuffix(o.Reason+": "+words.Of(o.Detail), ": ")
+		}
+		t.row(o.Spoken(), o.Rail, words.Of(o.Network), cmp.Or(o.Price, o.Amount+" of "+o.Asset), o.PayTo, cmp.Or(o.Expires, "–"), why)
 	}
 	return t.Flush()
 }

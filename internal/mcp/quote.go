@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/purserpay/purser/internal/agent"
+	"github.com/purserpay/purser/internal/declines"
 )
 
 const quoteHelp = `Asks what a request would cost, to whom it would be paid, and whether the limits allow it. Pays nothing. The API
@@ -24,17 +25,20 @@ type quoteInput struct {
 
 // quoted is the result of quote.
 type quoted struct {
-	Verdict string `json:"verdict" jsonschema:"would pay, would be held, free, repeat, or not paid"`
-	Why     string `json:"why"`
-	Status  int    `json:"status" jsonschema:"of the API's answer"`
-	Price   string `json:"price,omitempty"`
-	PayTo   string `json:"pay_to,omitempty"`
-	Network string `json:"network,omitempty"`
-	Wallet  string `json:"wallet,omitempty" jsonschema:"the wallet that would pay"`
-	Reason  string `json:"reason,omitempty" jsonschema:"purser's word for why it would not pay"`
-	Limit   string `json:"limit,omitempty"`
-	Left    string `json:"left,omitempty" jsonschema:"what is left of the limit"`
-	Resets  string `json:"resets,omitempty" jsonschema:"when the limit begins anew"`
+	Verdict  string           `json:"verdict" jsonschema:"would pay, would be held, free, repeat, or not paid"`
+	Why      string           `json:"why"`
+	Status   int              `json:"status" jsonschema:"of the API's answer"`
+	Price    string           `json:"price,omitempty"`
+	PayTo    string           `json:"pay_to,omitempty"`
+	Network  string           `json:"network,omitempty"`
+	Wallet   string           `json:"wallet,omitempty" jsonschema:"the wallet that would pay"`
+	Reason   string           `json:"reason,omitempty" jsonschema:"purser's word for why it would not pay"`
+	Limit    string           `json:"limit,omitempty"`
+	Left     string           `json:"left,omitempty" jsonschema:"what is left of the limit"`
+	Resets   string           `json:"resets,omitempty" jsonschema:"when the limit begins anew"`
+	Protocol string           `json:"protocol,omitempty" jsonschema:"in which the seller asks: x402 or mpp"`
+	Rail     string           `json:"rail,omitempty" jsonschema:"by which the money would move"`
+	Offers   []declines.Offer `json:"offers,omitempty" jsonschema:"all offers of the seller in the order of choice, with the reason why the others would not be paid"`
 }
 
 func addQuote(s *sdk.Server, o Options) {
@@ -58,13 +62,13 @@ func addQuote(s *sdk.Server, o Options) {
 		if err != nil {
 			return nil, nil, err
 		}
-		q := &quoted{Status: asked.Status, Limit: asked.Limit, Left: asked.Left, Resets: asked.Resets}
+		q := &quoted{Status: asked.Status, Offers: asked.Offers, Limit: asked.Limit, Left: asked.Left, Resets: asked.Resets}
 		q.Verdict, q.Why = asked.Verdict()
 		if !asked.Pays && asked.Reason != "" {
 			q.Reason, q.Why = asked.Reason, cmp.Or(asked.Detail, asked.Reason)
 		}
 		if of := asked.Quote; of != nil {
-			q.Price, q.PayTo, q.Network, q.Wallet = of.Price, of.PayTo, of.Network, of.Wallet
+			q.Price, q.PayTo, q.Network, q.Wallet, q.Protocol, q.Rail = of.Price, of.PayTo, of.Network, of.Wallet, of.Protocol, of.Rail
 		}
 		res, err := asText(q)
 		return res, q, err
