@@ -142,6 +142,25 @@ func TestErrorsBehindAPaymentShowNoChallenge(t *testing.T) {
 	}
 }
 
+// A 402 without a challenge is the application's own word, and one with a receipt has taken the payment. The request is
+// not done again for them.
+func TestInsistingEnds(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(s *charges, w http.ResponseWriter){
+		"no challenge": func(_ *charges, w http.ResponseWriter) { w.WriteHeader(http.StatusPaymentRequired) },
+		"a receipt":    func(s *charges, w http.ResponseWriter) { w.Header().Set("Payment-Receipt", "?"); s.ask(w) },
+	} {
+		s := newCharges(t, func(s *charges) {
+			s.paid = func(w http.ResponseWriter, transaction func() string, _ int) { transaction(); answer(s, w) }
+		})
+		w := s.world()
+		if a := w.get(s.URL + "/x"); payable(a) || a.StatusCode != http.StatusPaymentRequired {
+			t.Errorf("%s: %d %v %s", name, a.StatusCode, a.Header, a.Text)
+		}
+		s.expect(1, 1, 1)
+	}
+}
+
 // A 402 that asks as the first one did is told of as such, also where the seller takes two protocols.
 func TestSameChallengeOfTwoProtocols(t *testing.T) {
 	t.Parallel()
