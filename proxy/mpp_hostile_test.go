@@ -64,7 +64,7 @@ func TestSellerNamesTheHeader(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"payment-authorization": "", "AUTHORIZATION": DeclinedInUse, "": DeclinedInUse,
-		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Authorization ": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
+		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
 	} {
 		s := newCharges(t, func(s *charges) { s.header = name })
 		w := s.world()
