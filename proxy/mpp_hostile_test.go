@@ -64,7 +64,7 @@ func TestSellerNamesTheHeader(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"payment-authorization": "", "AUTHORIZATION": DeclinedInUse, "": DeclinedInUse,
-		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Authorization ": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
+		"Cookie": DeclinedUnsupported, "Proxy-Authorization": DeclinedUnsupported, "Payment-Authorization,Cookie": DeclinedUnsupported,
 	} {
 		s := newCharges(t, func(s *charges) { s.header = name })
 		w := s.world()
@@ -139,6 +139,25 @@ func TestErrorsBehindAPaymentShowNoChallenge(t *testing.T) {
 		if payable(a) || a.StatusCode != status || status != 402 && a.Header.Get("WWW-Authenticate") != `Basic realm="Payment"` {
 			t.Errorf("%d: %d %v %s", status, a.StatusCode, a.Header, a.Text)
 		}
+	}
+}
+
+// A 402 without a challenge is the application's own word, and one with a receipt has taken the payment. The request is
+// not done again for them.
+func TestInsistingEnds(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(s *charges, w http.ResponseWriter){
+		"no challenge": func(_ *charges, w http.ResponseWriter) { w.WriteHeader(http.StatusPaymentRequired) },
+		"a receipt":    func(s *charges, w http.ResponseWriter) { w.Header().Set("Payment-Receipt", "?"); s.ask(w) },
+	} {
+		s := newCharges(t, func(s *charges) {
+			s.paid = func(w http.ResponseWriter, transaction func() string, _ int) { transaction(); answer(s, w) }
+		})
+		w := s.world()
+		if a := w.get(s.URL + "/x"); payable(a) || a.StatusCode != http.StatusPaymentRequired {
+			t.Errorf("%s: %d %v %s", name, a.StatusCode, a.Header, a.Text)
+		}
+		s.expect(1, 1, 1)
 	}
 }
 
