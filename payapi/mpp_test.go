@@ -59,6 +59,7 @@ func TestChargesAreRepeated(t *testing.T) {
 	}
 	taken := pay.ErrChallengeTaken.Error()
 	ask("a", "requestUrl", "https://shop.test/y").is(409, taken)
+	w.call("POST", "/v1/quote", key, map[string]any{"paymentRequiredHeader": charge("a", w.clock.now().Add(5*time.Minute)), "requestUrl": "https://shop.test/y"}).is(409, taken)
 	ask("c", "requestUrl", "https://shop.test/z", "settlement", "payer").is(400, "Unsupported payment scheme charge")
 	id, _ = credential(t, ask("d", "requestUrl", "https://shop.test/k", "idempotencyKey", "k").is(200, ""))
 	if again, _ := credential(t, ask("e", "requestUrl", "https://shop.test/k", "idempotencyKey", "k").is(200, "")); again != id {

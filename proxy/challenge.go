@@ -26,7 +26,8 @@ import (
 // Sellers of x402 version 1 show a page in its place to clients that look like browsers, as agents' fetch tools do. Some
 // sellers of MPP name no terms to clients that do not list what they can pay by.
 func tellsMore(req *http.Request, resp *http.Response) bool {
-	return slices.Contains([]string{http.MethodGet, http.MethodHead}, methodOf(req)) && asksFor(resp.Header) == ""
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return methodOf(req) == http.MethodGet && asksFor(resp.Header) == "" || methodOf(req) == http.MethodHead && kind == "text/html"
 }
 
 // behindPaywall asks the seller once more, unpaid, for something that programs read. Without a challenge in

@@ -151,7 +151,7 @@ func TestForeign402IsUnchanged(t *testing.T) {
 			got.Header.Del("Via")
 			got.Header.Del("Date")
 			if want.StatusCode == http.StatusPaymentRequired {
-				detail := "the 402 has no x402 challenge that purser can read"
+				detail := "the 402 has no challenge of x402 or MPP that purser can read"
 				if name == "other scheme" {
 					detail += ": it asks for L402 (Lightning)"
 				}
