@@ -243,7 +243,7 @@ func TestQuoteShowsAllOffers(t *testing.T) {
 		t.Errorf("offers:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	// What refuses the choice stands with its offer.
+	// The refusal of the choice stands with its offer.
 	r.MaxAmount = new(money.New(1))
 	q, err := w.payer.Quote(t.Context(), r)
 	if pay.Code(err) != pay.CodePolicy || len(q.Offers) != 7 {

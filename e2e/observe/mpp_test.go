@@ -15,7 +15,7 @@ import (
 func (s *sandbox) command(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), process.Program(s.t, process.Plain), args...) //nolint:gosec // the test's own
-	cmd.Env = process.Environment("PURSER_ADMIN="+s.Admin)
+	cmd.Env = process.Environment("PURSER_ADMIN=" + s.Admin)
 	var errors strings.Builder
 	cmd.Stderr = &errors
 	out, err := cmd.Output()
