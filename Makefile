@@ -139,6 +139,10 @@ $(CLIENT_TS)/runtimes/node_modules/.package-lock.json: $(CLIENT_TS)/runtimes/pac
 lint-typescript: $(CLIENT_TS)/node_modules/.package-lock.json
 	cd $(CLIENT_TS) && $(NPM) -s run build && $(NPM) -s run lint
 
+# Clients of MCP pay by it in the end-to-end tests, while the library's own tests build theirs.
+$(BIN)/purserpay.mjs: $(wildcard $(CLIENT_TS)/src/*.ts) $(CLIENT_TS)/node_modules/.package-lock.json
+	$(CLIENT_TS)/node_modules/.bin/esbuild $(CLIENT_TS)/src/index.ts --bundle --format=esm --log-level=warning --outfile=$@
+
 $(CLIENT_TS)/node_modules/.package-lock.json: $(CLIENT_TS)/package-lock.json
 	cd $(CLIENT_TS) && $(NPM) ci --no-audit --no-fund --prefer-offline
 
@@ -174,7 +178,7 @@ observe: build ## metrics, alerts, dashboard, traces and logs of a running purse
 api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like, with a random SEED
 	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m) -openapi.seed $(or $(SEED),random)
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/signers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done e2e/mcp/node_modules/.package-lock.json e2e/mcp/.venv/.done e2e/mpp/node_modules/.package-lock.json e2e/mpp/.venv/.done
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/signers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done e2e/mcp/node_modules/.package-lock.json e2e/mcp/.venv/.done e2e/mpp/node_modules/.package-lock.json e2e/mpp/.venv/.done $(BIN)/purserpay.mjs
 
 e2e/dashboard/node_modules/.package-lock.json: e2e/dashboard/package-lock.json
 	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund --prefer-offline

@@ -81,7 +81,7 @@ type spendList struct {
 	passed  string // the last id that was looked at
 	more    bool   // there is more below it
 	// sum hears events in the place of entries; nil: they are listed.
-	sum func(*pay.SpendEvent)
+	sum func(e *pay.SpendEvent, undelivered func() bool)
 }
 
 // read lists events until the page is full, the events end, or pageViews is reached.
@@ -171,7 +171,7 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 		}
 	}
 	if l.sum != nil {
-		l.sum(&event)
+		l.sum(&event, func() bool { return tx.Bucket(labelsBucket).Get(joinKey(keyID, "undelivered", event.PaymentID)) != nil })
 		return nil
 	}
 	p, err := paymentIn(tx, event.PaymentID)

@@ -177,7 +177,7 @@ func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx 
 			if err != nil {
 				return fmt.Errorf("payment %s: %w", id, err)
 			}
-			if s.f.WantsOf(brief.Host, brief.Task, brief.PayTo, brief.Created.Time()) {
+			if s.f.WantsOf(brief.Host, brief.RequestURL, brief.Task, brief.PayTo, brief.Created.Time()) {
 				more, err := visit(tx, id, brief)
 				if err != nil {
 					return err

@@ -70,7 +70,7 @@ type App struct {
 	// Default: {env.PURSER_SETTLEMENT}, else payer.
 	Settlement string `json:"settlement,omitempty"`
 	// Networks to pay on, separated by commas: base, base-sepolia, polygon, arbitrum, optimism,
-	// ethereum, avalanche. Default: {env.PURSER_NETWORKS}, else base.
+	// ethereum, avalanche, tempo. Default: {env.PURSER_NETWORKS}, else base.
 	Networks string `json:"networks,omitempty" form:"list"`
 	// Schemes of x402 to pay by, separated by commas: exact, upto. With upto a seller chooses how much it
 	// takes, at most what it asks. Default: {env.PURSER_SCHEMES}, else exact.

@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -22,15 +24,15 @@ func (a *App) sitesFree() error {
 	if err != nil {
 		return fmt.Errorf("purser: %w", err)
 	}
-	own := ownPorts()
-	for _, where := range sites {
-		taken, err := ports.ListenedByOthers(where)
-		if err != nil { // this system does not tell: see whether the port can be had, unless Caddy has it
-			taken = !own[where.Port()] && !listenedOn(where) && ports.Occupied(a.ctx, "tcp", where.String())
-		}
-		if taken {
-			return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT, PURSER_METRICS_PORT)", where)
-		}
+	taken, err := ports.ListenedByOthers(sites)
+	if err != nil { // this system does not tell: see whether the ports can be had, unless Caddy has them
+		own := ownPorts()
+		taken = slices.DeleteFunc(sites, func(where netip.AddrPort) bool {
+			return own[where.Port()] || listenedOn(where) || !ports.Occupied(a.ctx, "tcp", where.String())
+		})
+	}
+	if len(taken) > 0 {
+		return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT, PURSER_METRICS_PORT)", taken[0])
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/tempo"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -50,9 +51,8 @@ func (a *App) resolveRPCs(s *settings) error {
 	s.rpcs = map[string]networkRPCs{}
 	for i, n := range s.networks {
 		given := a.NetworkTable[n.Name]
-		of := "network " + n.Name + " "
-		first, second := option{name: of + rpcURLOption.name, variable: rpcVariable(n.Name)},
-			option{name: of + rpcURL2Option.name, variable: rpcVariable(n.Name) + "_2"}
+		of, variable := "network "+n.Name+" ", rpcVariable(n.Name)
+		first, second := option{name: of + rpcURLOption.name, variable: variable}, option{name: of + rpcURL2Option.name, variable: variable + "_2"}
 		var r networkRPCs
 		var err error
 		if r.first, err = first.rpc(given.RPCURL, given.RPCURLFile); err != nil {
@@ -142,9 +142,9 @@ func (s *settings) names() pay.Names {
 	}
 }
 
-// chains makes the clients of the RPCs: the first or the second ones; nil without any.
+// chains makes the clients of the RPCs: the first or the second ones.
 func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.TimeSource, of func(networkRPCs) rpcSetting) (chain.Networks, error) {
-	var all chain.Networks
+	all := chain.Networks{}
 	for i, n := range s.networks {
 		r := of(s.rpcs[n.Name])
 		if r.url == "" {
@@ -154,33 +154,28 @@ func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.Tim
 		if i > 0 {
 			name = source.On(n.Name)
 		}
-		c, err := chain.New(chain.Options{
-			URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name),
-		})
+		c, err := tempo.Open(n, chain.Options{URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name)})
 		if err != nil {
 			return nil, fmt.Errorf("purser: %s: %w", r.variable, err)
-		}
-		if all == nil {
-			all = chain.Networks{}
 		}
 		all[n.Name] = c
 	}
 	return all, nil
 }
 
-// openRPCs gives the payer its RPCs.
+// openRPCs gives the payer its RPCs, and the rails that need them.
 func (t *tenant) openRPCs(o *pay.Options) error {
 	s := &t.app.settings
 	first, err := s.chains(o.Time, t.log, pay.SourceRPC, func(r networkRPCs) rpcSetting { return r.first })
 	if err != nil {
 		return err
 	}
-	if first != nil {
-		o.Chain, t.chain = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}
+	if len(first) > 0 {
+		o.Chain, t.chain, o.Rails = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}, tempo.Rails(first, o.Clock)
 		t.closeLater(first)
 	}
 	second, err := s.chains(o.Time, t.log, pay.SourceSecondRPC, func(r networkRPCs) rpcSetting { return r.second })
-	if second != nil {
+	if len(second) > 0 {
 		o.Second = metrics.Chain{Networks: second}
 		t.closeLater(second)
 	}

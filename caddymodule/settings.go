@@ -162,9 +162,9 @@ func (o option) settlement(given string) (pay.Settlement, error) {
 	}
 	s, err := pay.ParseSettlement(v, pay.SettlePayer)
 	if err != nil {
-		return "", o.errorf("%q is neither %s nor %s", v, pay.SettlePayer, pay.SettleSeller)
+		err = o.errorf("%q is neither %s nor %s", v, pay.SettlePayer, pay.SettleSeller)
 	}
-	return s, nil
+	return s, err
 }
 
 // some returns an option that lists some of these words. what names one of them.
@@ -176,10 +176,10 @@ func (o option) some(what string, of ...string) func(given string) ([]string, er
 				return nil, o.errorf("unknown %s %q", what, name)
 			}
 		}
-		if err == nil && len(all) == 0 {
-			err = o.errorf("no %s is named", what)
+		if err != nil || len(all) > 0 {
+			return all, err
 		}
-		return all, err
+		return nil, o.errorf("no %s is named", what)
 	}
 }
 

@@ -29,5 +29,5 @@ func (c *Client) Allowance(ctx context.Context, _ x402.Network, a x402.Asset, ow
 
 // Allowance is Client.Allowance of the network's RPC.
 func (all Networks) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (money.Amount, error) {
-	return of(all, n, func(c *Client) (money.Amount, error) { return c.Allowance(ctx, n, a, owner, spender) })
+	return of(all, n, func(c Reader) (money.Amount, error) { return c.Allowance(ctx, n, a, owner, spender) })
 }

@@ -23,6 +23,7 @@ const (
 	selectorBalanceOf          = "70a08231" // balanceOf(address)
 	selectorAuthorizationState = "e94a0102" // authorizationState(address,bytes32)
 	selectorDomainSeparator    = "3644e515" // DOMAIN_SEPARATOR()
+	selectorDecimals           = "313ce567" // decimals()
 
 	topicTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef" // Transfer(address,address,uint256)
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5" // AuthorizationUsed(address,bytes32)
@@ -103,6 +104,9 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string { return "RPC " + e.method + ": answered " + e.text }
+
+// ErrNoToken: there is no contract at the address of a token.
+var ErrNoToken = errors.New("no token")
 
 var errNoBlock = errors.New("the RPC does not have the block")
 
@@ -205,7 +209,7 @@ func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, s
 		return word{}, err
 	}
 	if result == "0x" {
-		return word{}, fmt.Errorf("RPC eth_call: no token at %s", contract)
+		return word{}, fmt.Errorf("RPC eth_call: %w at %s", ErrNoToken, contract)
 	}
 	value, err := x402.ParseNonce(result) // any 32 bytes
 	if err != nil {

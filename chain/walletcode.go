@@ -92,5 +92,5 @@ func failedInCode(err *rpcError) bool {
 func (all Networks) Code(
 	ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, sign func(context.Context) ([32]byte, x402.Signature, error),
 ) (pay.WalletCode, error) {
-	return of(all, n, func(c *Client) (pay.WalletCode, error) { return c.Code(ctx, n, a, owner, sign) })
+	return of(all, n, func(c Reader) (pay.WalletCode, error) { return c.Code(ctx, n, a, owner, sign) })
 }

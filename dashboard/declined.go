@@ -177,6 +177,9 @@ func hostName(host string) string {
 	case "":
 		return "no host"
 	}
+	if policy.ToolOf(host) != "" {
+		return cut(host, maxTitle)
+	}
 	return cut(host, maxText)
 }
 

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/csv"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -64,10 +65,18 @@ func TestDeclinedByThePayer(t *testing.T) {
 	w := newWorld(t)
 	ada := w.person("ada")
 	w.payer.NoteDecline(pay.Decline{KeyID: ada.key.ID, Reason: "price-guard", Host: "api.example.com"})
+	const tool = "mcp://tools.example.com/tool/search"
+	w.payer.NoteDecline(pay.Decline{KeyID: ada.key.ID, Reason: "hosts", Host: "tools.example.com", Tool: tool})
+	w.payer.NoteDecline(pay.Decline{KeyID: ada.key.ID, Reason: "hosts", Host: "tools.example.com", Tool: tool + strings.Repeat("x", 300)})
 	if err := w.payer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ada.get("/dashboard/declined").is(200, "price-guard", "Look at the seller&#39;s price")
+	ada.get("/dashboard/declined").is(200, "price-guard", "Look at the seller&#39;s price", ">"+tool+"</span>", ">tools.example.com</span>")
+	ada.get("/dashboard/declined?host=tools.example.com").is(200, "<strong>2 requests</strong>", tool)
+	ada.get("/dashboard/declined?host="+url.QueryEscape(tool)).is(200, "<strong>1 request</strong>", tool)
+	if file := ada.get("/dashboard/declined.csv?host=" + url.QueryEscape(tool)).is(200).body; !strings.Contains(file, "hosts,tools.example.com,") || !strings.HasSuffix(file, ","+tool+"\n") {
+		t.Error(file)
+	}
 }
 
 func TestPaymentsAreFilteredAndPaged(t *testing.T) {

@@ -131,7 +131,7 @@ func (d *dashboard) exportDeclined(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	head := []string{"reason", "host", "key_id", "key_label", "count", "first_at", "last_at", "last_price", "currency", "last_task", "last_detail"}
+	head := []string{"reason", "host", "key_id", "key_label", "count", "first_at", "last_at", "last_price", "currency", "last_task", "last_detail", "tool"}
 	return d.exportCSV(r, v, "declined", head, func(ctx context.Context, _ string) (page csvPage, err error) {
 		list, err := d.declinedIn(ctx, v, f)
 		for _, one := range list {
@@ -139,9 +139,10 @@ func (d *dashboard) exportDeclined(r *http.Request, v visit) (answer, error) {
 			if one.Price != nil {
 				price, symbol = one.Price.Format(decimals), currency
 			}
+			host, tool := one.Place()
 			page.rows = append(page.rows, inertCells(
-				one.Reason, one.Host, one.KeyID, labels[one.KeyID], strconv.Itoa(one.Count), one.First.UTC().Format(exportTime), one.Last.UTC().Format(exportTime),
-				price, symbol, one.Task, one.Detail,
+				one.Reason, host, one.KeyID, labels[one.KeyID], strconv.Itoa(one.Count), one.First.UTC().Format(exportTime), one.Last.UTC().Format(exportTime),
+				price, symbol, one.Task, one.Detail, tool,
 			))
 		}
 		return page, err

@@ -13,18 +13,21 @@ import (
 
 // filter selects the rows of Spend, Payments and Declined that a visitor wants to see.
 type filter struct {
-	KeyID, Host, Task, Payee, State string
+	KeyID, Task, Payee, State string
+	Host                      string // or a tool: see [pay.RecordedPlace]
+	By                        string // of Spend: byTool, or "" for each payment
 	period
 	payee *x402.Address // of Payee, if that is one
 }
 
-const maxHost = 260
+// Bounds of what is typed, in characters: for a host, and for a host or a tool.
+const maxHost, maxPlace = 260, 1000
 
 // filterOf reads the query of a page. It never fails: the page shows a problem beside its field.
 func filterOf(q url.Values, now time.Time) filter {
 	f := filter{period: periodOf(q, now)}
 	f.KeyID, f.State = q.Get("key"), q.Get("state")
-	f.Host = cut(strings.TrimSpace(q.Get("host")), maxHost)
+	f.Host = cut(strings.TrimSpace(q.Get("host")), maxPlace)
 	if f.Task = strings.TrimSpace(q.Get("task")); f.Task != "" && !policy.ValidTask(f.Task) {
 		f.Task = cut(f.Task, 64)
 		f.wrong["task"] = &wrong{Field: "task", Text: "A task has 1 to 64 of the characters A-Z a-z 0-9 . _ -"}
@@ -42,12 +45,13 @@ func filterOf(q url.Values, now time.Time) filter {
 }
 
 func (f filter) any() bool {
+	f.By = ""
 	return len(f.values())+len(f.wrong) > 0
 }
 
 func (f filter) values() url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "payee": f.Payee, "state": f.State} {
+	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "payee": f.Payee, "state": f.State, "by": f.By} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -106,7 +110,7 @@ func (f filter) paymentFilter(before string, limit int) (pay.PaymentFilter, erro
 
 // filterBar shows a filter: a row of presets, and a form.
 type filterBar struct {
-	Path, Preset                              string
+	Path, Preset, By                          string
 	Presets                                   []tab
 	Keys, States                              []option
 	StateName                                 string
@@ -118,7 +122,7 @@ type filterBar struct {
 // barOf shows a filter on a page.
 func barOf(page string, f filter, keys []pay.Key) filterBar {
 	b := filterBar{
-		Path: page, Preset: f.Name, Keys: options(keys, f.KeyID), Host: f.Host, Task: f.Task, Payee: f.Payee, Filtered: f.any(),
+		Path: page, Preset: f.Name, By: f.By, Keys: options(keys, f.KeyID), Host: f.Host, Task: f.Task, Payee: f.Payee, Filtered: f.any(),
 		TaskWrong: f.wrong["task"], PayeeWrong: f.wrong["payee"], FromWrong: f.wrong["from"], ToWrong: f.wrong["to"],
 		HasTask: page != declinedPath, HasPayee: page != declinedPath,
 	}

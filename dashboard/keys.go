@@ -196,6 +196,7 @@ type keyPage struct {
 	Raised                                          string // what is raised for a while, and until when
 	Secret, SecretTitle                             string
 	Commands                                        []command
+	Tools                                           toolList // of this month
 }
 
 type link struct{ Name, Path string }
@@ -236,6 +237,11 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),
 	}
+	today := pay.DayOf(v.now)
+	if p.Tools, err = d.tools(r.Context(), v, filter{KeyID: k.ID, period: period{Name: presetMonth, From: today.AddDate(0, 0, 1-today.Day()), To: today}}); err != nil {
+		return answer{}, err
+	}
+	p.Tools.Caption = "What tools of MCP servers cost this key in " + p.MonthName
 	p.Raised = raiseText(raiseOf(k, v.now))
 	if v.operator() {
 		p.Owner = ownerOf(k)

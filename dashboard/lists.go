@@ -80,7 +80,7 @@ type found struct {
 }
 
 // search finds a payment by its id, payments by their transaction, and else leads to the payments to a
-// host or a payee. Ids and transactions are looked up; no list is read for them.
+// host or a payee, or for a tool. Ids and transactions are looked up; no list is read for them.
 func (d *dashboard) search(r *http.Request, v visit, text string) (found, error) {
 	if id, err := uuid.Parse(text); err == nil {
 		_, err := d.Books.PaymentIn(r.Context(), v.scope(), id.String())
@@ -107,9 +107,12 @@ func (d *dashboard) search(r *http.Request, v visit, text string) (found, error)
 	if _, err := x402.ParseAddress(text); err == nil {
 		return found{path: filter{Payee: text}.on(paymentsPath, "")}, nil
 	}
-	host := pay.RecordedHost(text)
+	host, tool := pay.RecordedPlace(text)
+	if tool != "" {
+		return found{path: filter{Host: tool}.on(paymentsPath, "")}, nil
+	}
 	if cut(host, maxHost) != host || strings.ContainsAny(host, " /") {
-		return found{none: "This is no host, id of a payment, transaction or payee."}, nil
+		return found{none: "This is no host, tool, id of a payment, transaction or payee."}, nil
 	}
 	return found{path: filter{Host: host}.on(paymentsPath, "")}, nil
 }

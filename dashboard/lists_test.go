@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -184,4 +185,46 @@ func TestTheFirstToExpireIsTheFirst(t *testing.T) {
 	}
 	order(ada.get("/dashboard/").is(200).without("a.example/4"), "Waiting for an answer", "a.example/1", "until <time", "a.example/2", "a.example/3", "All 4", "Money left")
 	order(ada.get("/dashboard/approvals").is(200), "a.example/1", "a.example/2", "a.example/3", "a.example/4")
+}
+
+// Spend adds up what each tool of MCP cost, of the payments of the filter, and leads to the payments for it.
+func TestToolsAreAddedUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.person("ada"), w.person("eve")
+	w.wallet(ada.key, 5_000_000)
+	w.wallet(eve.key, 5_000_000)
+	ada.get("/dashboard/spend?by=tool").is(200, "No tool of an MCP server was paid")
+	const search = "mcp://api.example.com/tool/search"
+	w.buy(ada.key, search, "nightly", "10000")
+	w.getsNothing(ada.key, search, 500)
+	w.buy(ada.key, "mcp://api.example.com/resource/file%3A%2F%2F%2Fa", "", "5000")
+	w.buy(ada.key, "https://api.example.com/tool/search", "", "70000")
+	w.buy(eve.key, "mcp://hers.example/tool/search", "", "10000")
+
+	const leads = `href="/dashboard/payments?host=mcp%3A%2F%2Fapi.example.com%2Ftool%2Fsearch`
+	page := ada.get("/dashboard/spend?by=tool").is(
+		200, `<a class="wrap" `+leads+`">mcp://api.example.com/tool/search</a>`, "mcp://api.example.com/resource/file:%2F%2F%2Fa", ">1 of 2<",
+		`<input type="hidden" name="by" value="tool">`, `href="/dashboard/spend?by=tool" aria-current="true"`, "<strong>4 payments</strong>",
+	).without("hers.example", "https://api.example.com")
+	if strings.Index(page.body, "/tool/search</a>") > strings.Index(page.body, "file:%2F%2F%2Fa</a>") {
+		t.Error("the most expensive tool is not the first one")
+	}
+	ada.get("/dashboard/spend?by=tool&task=nightly").is(200, leads+`&amp;task=nightly"`, "<strong>1 payment</strong>").without("file:%2F", "1 of")
+	ada.get("/dashboard/spend?by=tool&host=other.example").is(200, "No tool of an MCP server was paid", `href="/dashboard/spend?host=other.example"`)
+	w.operates().get("/dashboard/spend?by=tool").is(200, "mcp://hers.example/tool/search", search)
+	ada.get("/dashboard/keys/"+ada.key.ID).is(200, "Tools in ", search, ">1 of 2<", "range=this-month")
+
+	of := "?host=" + url.QueryEscape(search)
+	for _, list := range []string{"payments", "spend"} {
+		page := ada.get("/dashboard/"+list+of).is(200, "<strong>2 payments</strong>", `value="`+search+`"`).without("file:%2F", "https://api.example.com/tool")
+		if n := strings.Count(page.body, `<td data-label="Time"`); n != 2 {
+			t.Errorf("%s lists %d payments", list, n)
+		}
+		if file := ada.get("/dashboard/"+list+".csv"+of).is(200, search).body; strings.Count(file, "\n") != 3 {
+			t.Error(file)
+		}
+	}
+	ada.get("/dashboard/payments?q=" + url.QueryEscape(" "+search)).to("/dashboard/payments" + of)
+	ada.get("/dashboard/payments?host=api.example.com").is(200, "<strong>4 payments</strong>")
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -219,8 +220,8 @@ func WriteUnavailable(w http.ResponseWriter, why string) {
 	_, _ = io.WriteString(w, "<!doctype html><title>purser</title><h1>Not available at the moment</h1><p>"+html.EscapeString(why)) // ignore a client that has left
 }
 
-// pages holds the parsed templates by file.
-type pages map[string]*template.Template
+// pages holds the templates by file. Each is parsed when it is first shown: a start has no time for all of them.
+type pages map[string]func() *template.Template
 
 func loadPages(a assets) pages {
 	base := template.Must(template.New("").Funcs(template.FuncMap{"asset": a.path}).
@@ -228,16 +229,20 @@ func loadPages(a assets) pages {
 	all := pages{}
 	entries, _ := templateFiles.ReadDir("templates") // embedded files can be read
 	for _, e := range entries {
-		all[strings.TrimSuffix(e.Name(), ".html")] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+e.Name()))
+		all[strings.TrimSuffix(e.Name(), ".html")] = sync.OnceValue(func() *template.Template {
+			return template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+e.Name()))
+		})
 	}
 	return all
 }
 
 func (p pages) execute(b *bytes.Buffer, a answer, f frame) error {
-	t, ok := p[a.page]
-	switch {
-	case !ok:
+	parsed, ok := p[a.page]
+	if !ok {
 		return fmt.Errorf("no page %q", a.page)
+	}
+	t := parsed()
+	switch {
 	case a.part != "":
 		return t.ExecuteTemplate(b, a.part, f.Body)
 	case f.Nav == nil:

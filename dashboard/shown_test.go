@@ -142,3 +142,16 @@ func TestWhatIsShownOnceIsBounded(t *testing.T) {
 		t.Error("a key waits longer than its time")
 	}
 }
+
+func TestPagesParse(t *testing.T) {
+	t.Parallel()
+	all := loadPages(loadAssets())
+	for name, parsed := range all {
+		if parsed() == nil {
+			t.Errorf("%s has no template", name)
+		}
+	}
+	if len(all) < 20 {
+		t.Errorf("%d pages", len(all))
+	}
+}

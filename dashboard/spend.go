@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -12,7 +13,9 @@ const spendRows = 50
 
 type spendPage struct {
 	listing
+	Views  []tab
 	Events []spendRow
+	Tools  *toolList // in the place of events; nil: they are listed
 }
 
 type spendRow struct {
@@ -28,7 +31,7 @@ type spendRow struct {
 }
 
 // spend serves GET /dashboard/spend. The query is a filter: see filterOf. ?before= is the end of the
-// previous page.
+// previous page. ?by=tool adds up what tools cost.
 func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
@@ -37,10 +40,20 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	q := r.URL.Query()
 	f, before := filterOf(q, v.now), q.Get("before")
 	f.State = "" // money that moved has one
-	p := spendPage{listing: listingOf(spendPath, f, before, keys)}
+	if q.Get("by") == byTool {
+		f.By, before = byTool, ""
+	}
+	p := spendPage{listing: listingOf(spendPath, f, before, keys), Views: spendViews(f)}
 	a := answer{page: "spend", title: "Spend", nav: spendPath}
 	if len(f.wrong) > 0 {
 		a.status, a.body = http.StatusUnprocessableEntity, p
+		return a, nil
+	}
+	if f.By != "" {
+		if err := d.spendByTool(r.Context(), v, &p); err != nil {
+			return answer{}, err
+		}
+		a.body = p
 		return a, nil
 	}
 	want, err := f.spendQuery(before, spendRows)
@@ -66,6 +79,32 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	}
 	a.body = p
 	return a, nil
+}
+
+// spendViews leads to the lists of Spend.
+func spendViews(f filter) []tab {
+	each, tools := f, f
+	each.By, tools.By = "", byTool
+	return []tab{{"Each payment", each.path(), f.By == ""}, {"By tool", tools.path(), f.By == byTool}}
+}
+
+// spendByTool fills a page with what tools cost.
+func (d *dashboard) spendByTool(ctx context.Context, v visit, p *spendPage) error {
+	list, err := d.tools(ctx, v, p.filter)
+	if err != nil {
+		return err
+	}
+	if p.Sums, err = d.spendSums(ctx, v, p.filter); err != nil {
+		return err
+	}
+	if list.Caption = "What tools of MCP servers cost, the most expensive first"; len(list.Rows) > 0 {
+		p.Tools = &list
+		return nil
+	}
+	each := p.filter
+	each.By = ""
+	p.None = emptyList{"No tool of an MCP server was paid here. " + list.Note, each.path(), "Show each payment"}
+	return nil
 }
 
 func (d *dashboard) spendRow(e pay.SpendEntry, f filter, named map[string]string) spendRow {

@@ -57,10 +57,11 @@ func withdrawals(n int) string {
 // spentName names the sum of what was spent.
 const spentName = "Spent"
 
-// spendSums adds up the spend that a filter selects. Daily sums have keys, hosts and tasks; a payee,
-// or a host and a task together, need the events themselves, of which the newest are added up.
+// spendSums adds up the spend that a filter selects. Daily sums have keys, hosts and tasks; a payee, a
+// tool, or a host and a task together, need the events themselves, of which the newest are added up.
 func (d *dashboard) spendSums(ctx context.Context, v visit, f filter) (sums, error) {
-	if f.payee != nil || f.Host != "" && f.Task != "" {
+	host, tool := pay.RecordedPlace(f.Host)
+	if f.payee != nil || tool != "" || f.Host != "" && f.Task != "" {
 		q, err := f.spendQuery("", 1)
 		if err != nil {
 			return sums{}, err
@@ -82,7 +83,7 @@ func (d *dashboard) spendSums(ctx context.Context, v visit, f filter) (sums, err
 		}
 	}
 	withdraw := func(_ string, _ time.Time, s pay.Sum) { withdrawn.Add(s) }
-	switch host := pay.RecordedHost(f.Host); {
+	switch {
 	case host == pay.WithdrawalHost:
 		visit.Withdrawn = withdraw
 	case f.Host != "":

@@ -357,21 +357,30 @@ func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (mon
 	case p.opts.Chain == nil, !ok:
 		return money.Amount{}, ErrNoChain
 	}
-	have, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, age)
-	if errors.Is(err, ErrUnwatched) {
-		return money.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
+	var sum money.Amount
+	for _, a := range n.Assets { // all of one currency
+		have, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: a}, p.slowView, age)
+		if errors.Is(err, ErrUnwatched) {
+			return money.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
+		}
+		if err != nil {
+			return money.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
+		}
+		sum = sum.AddSaturated(have.amount)
 	}
-	if err != nil {
-		return money.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
-	}
-	return have.amount, nil
+	return sum, nil
 }
 
 // WalletOpen sums up the open payments of a wallet, of all keys that draw from it, in the smallest unit.
 func (p *Payer) WalletOpen(ctx context.Context, w Wallet) (money.Amount, error) {
-	n, ok := p.network(w.Network)
-	if !ok {
-		return money.Amount{}, nil
+	n, _ := p.network(w.Network)
+	var sum money.Amount
+	for _, a := range n.Assets {
+		open, err := p.store.Counter(ctx, holdCounter(w.ID, a.Symbol))
+		if err != nil {
+			return money.Amount{}, err
+		}
+		sum = sum.AddSaturated(open)
 	}
-	return p.store.Counter(ctx, holdCounter(w.ID, n.Assets[0].Symbol))
+	return sum, nil
 }

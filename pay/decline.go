@@ -15,6 +15,7 @@ import (
 type Decline struct {
 	Reason, Detail    string // a word, and words with figures
 	KeyID, Task, Host string
+	Tool              string        // as [policy.ToolOf] writes it; "": the request is for none
 	Price             *money.Amount // nil: not known
 	Payment           string        // the earlier payment that it would repeat; "": none
 }

@@ -6,21 +6,31 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 )
 
-// Declined counts the requests of a key that purser declined on a UTC day, for one reason at one host.
+// Declined counts the requests of a key that purser declined on a UTC day, for one reason at one host, or for one tool.
 type Declined struct {
 	KeyID  string    // "" for a request without a key
 	Day    time.Time // its beginning
 	Reason string    // a word, that of the rule where a rule declined; or RestName
-	Host   string    // as in payments; or RestName
-	Count  int
+	// Host is that of payments, or what was asked for there, as [policy.ToolOf] writes it; or RestName.
+	Host  string
+	Count int
 	// First and Last are the times of the first and the last of them.
 	First, Last time.Time
 	// Price, Task and Detail are those of the last one. A Price of nil is not known.
 	Price  *money.Amount
 	Task   string
 	Detail string
+}
+
+// Place returns the host of the requests, and their tool, "" for requests that are for none.
+func (d Declined) Place() (host, tool string) {
+	if tool = policy.ToolOf(d.Host); tool != "" {
+		return RecordedHost(tool), tool
+	}
+	return d.Host, ""
 }
 
 // DeclineReader reads what was declined.
@@ -83,8 +93,12 @@ func (d *Declined) merge(o Declined) {
 // declinedOf counts one decline.
 func declinedOf(d Decline, at time.Time) Declined {
 	at = at.UTC()
+	host := SumName(d.Host)
+	if d.Tool != "" && len(d.Tool) <= MaxSumName {
+		host = d.Tool
+	}
 	return Declined{
-		KeyID: d.KeyID, Day: DayOf(at), Reason: cutBytes(d.Reason, 64), Host: SumName(d.Host), Count: 1, First: at, Last: at,
+		KeyID: d.KeyID, Day: DayOf(at), Reason: cutBytes(d.Reason, 64), Host: host, Count: 1, First: at, Last: at,
 		Price: d.Price, Task: cutBytes(d.Task, 64), Detail: cutBytes(d.Detail, maxDeclinedText),
 	}
 }

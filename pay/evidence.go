@@ -142,7 +142,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 // of returns the claim about a payment. Of one that may move less than its terms say, the chain is asked
 // how much it moved.
 func (c claim) of(row *Payment) claim {
-	if row.upto() && c.alone.Verdict == VerdictSettled {
+	if row.metered() && c.alone.Verdict == VerdictSettled {
 		c.kind, c.seen = claimCharged, c.alone.Note
 	}
 	return c
@@ -171,7 +171,7 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 		return usedClaim(r.ErrorReason, nil)
 	case !r.Success:
 		return noted("receipt says failure: " + words.Of(r.ErrorReason))
-	case row.upto() && why == "":
+	case row.metered() && why == "":
 		return noted(uptoNote(r))
 	case why != "":
 		return noted("receipt does not fit: " + why)
@@ -184,10 +184,13 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 	return c
 }
 
-// upto reports whether the seller chooses how much the payment moves.
-func (p *Payment) upto() bool { return p.Authorization.Rail == x402.RailUpto }
+// metered reports whether only the chain tells how much the payment moves: the seller chooses that, or the wallet
+// pays for gas beside the price.
+func (p *Payment) metered() bool {
+	return p.Authorization.Rail == x402.RailUpto || p.Authorization.Value.Cmp(p.Terms.Amount) > 0
+}
 
-// uptoNote tells of a receipt of scheme upto. It is no evidence, because a seller could name less than
+// uptoNote tells of a receipt for a payment that is metered. It is no evidence, because a seller could name less than
 // it takes: the budgets get nothing back before the chain tells.
 func uptoNote(r x402.Receipt) string {
 	if r.Amount == nil {
@@ -205,9 +208,9 @@ func misfit(row *Payment, r x402.Receipt) string {
 		return "network " + words.Truncate(r.Network, 40)
 	case r.Payer != "" && !strings.EqualFold(r.Payer, row.Authorization.From.String()):
 		return "payer " + words.Truncate(r.Payer, 60)
-	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0 && (!row.upto() || r.Amount.Cmp(row.Terms.Amount) > 0):
+	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0 && (!row.metered() || r.Amount.Cmp(row.Terms.Amount) > 0):
 		return "amount " + r.Amount.String()
-	case row.upto() && r.Amount != nil && r.Amount.IsZero() && r.Transaction == "":
+	case row.metered() && r.Amount != nil && r.Amount.IsZero() && r.Transaction == "":
 		return "" // nothing was charged
 	}
 	if _, valid := row.transaction(r.Transaction); !valid {
@@ -285,7 +288,7 @@ func unsentOutcome(how How, revived Verdict, shown, signed bool, reason string) 
 //	on the chain                                open, void   settled
 //	used                                        settled      –
 //	used at a safe block, past the validity     settled      confirmed
-//	used at a safe block, scheme upto           settled      confirmed
+//	used at a safe block, metered               settled      confirmed
 //	canceled at a safe block                    void         disputed
 //	unused at a safe block past the validity    void         disputed
 //
@@ -300,7 +303,7 @@ func chainOutcome(row *Payment, t Trace) Outcome {
 	switch {
 	case t.Used && !settled:
 		o.Verdict, o.Transaction, o.Moved = VerdictSettled, t.Transaction, t.Moved
-	case t.Used && t.SafeLogs && settled && (over || row.upto()):
+	case t.Used && t.SafeLogs && settled && (over || row.metered()):
 		o.Verdict, o.Transaction, o.Moved = VerdictConfirmed, t.Transaction, t.Moved
 	case canceled && settled:
 		o.Verdict, o.Reason = VerdictDisputed, "authorization was canceled on chain"

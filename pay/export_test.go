@@ -20,3 +20,9 @@ func PaceOf(p *Payer, k Key, door policy.Door) uint64 {
 	}
 	return uint64(j.PerMinute)
 }
+
+// ShortNonce makes a nonce for a rail with room for a mark only, and Tagged looks for a key's tag in an authorization.
+var (
+	ShortNonce = (*Payer).shortNonce
+	Tagged     = (*Payer).tagged
+)

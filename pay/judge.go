@@ -169,7 +169,7 @@ func (p *Payer) costs(_ context.Context, c *candidate) error {
 
 // toOthers refuses a payment from a wallet to itself.
 func (p *Payer) toOthers(_ context.Context, c *candidate) error {
-	if c.wallet.Address != nil && *c.wallet.Address == c.requirement.PayTo {
+	if c.wallet.Address != nil && slices.Contains(p.payees(c.requirement), *c.wallet.Address) {
 		return refusedBy("own-wallet", "the payee is the wallet that would pay, so there is nothing to pay")
 	}
 	return nil
@@ -206,7 +206,12 @@ func (p *Payer) asked(_ context.Context, c *candidate) error {
 
 // ruled refuses by the rules that need no counting.
 func (p *Payer) ruled(_ context.Context, c *candidate) error {
-	return refusal(c.pol.Allows(c.r.Door, c.at, c.r.Task, c.requirement.PayTo, c.requirement.Amount), c.requirement.Amount)
+	for _, payee := range p.payees(c.requirement) {
+		if err := refusal(c.pol.Allows(c.r.Door, c.at, c.r.Task, payee, c.requirement.Amount), c.requirement.Amount); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asOffered refuses a requirement that contradicts the seller's signed offers: *PolicyError.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -13,6 +14,7 @@ type PaymentFilter struct {
 	All   bool          // payments of all keys, whatever keys are named
 	Label string        // a state or flag; "" is any
 	Host  string        // as recorded, see [RecordedHost]; "" is any
+	Tool  string        // as [policy.ToolOf] writes it, with the Host that it is at; "" is any
 	Task  string        // "" is any
 	Payee *x402.Address // nil is any
 	// From and To are UTC days, both included, by Created. Zero is no bound.
@@ -33,13 +35,14 @@ func (f PaymentFilter) Summed() (with, without string) {
 
 // Wants reports whether the filter selects a payment, whatever its key and place in the list.
 func (f PaymentFilter) Wants(p *Payment) bool {
-	return p.Labelled(f.Label) && f.WantsOf(p.Host, p.Task, p.Terms.PayTo, p.Created)
+	return p.Labelled(f.Label) && f.WantsOf(p.Host, p.RequestURL, p.Task, p.Terms.PayTo, p.Created)
 }
 
 // WantsOf reports whether the filter selects a payment with a label that it selects.
-func (f PaymentFilter) WantsOf(host, task string, payee x402.Address, created time.Time) bool {
+func (f PaymentFilter) WantsOf(host, requestURL, task string, payee x402.Address, created time.Time) bool {
 	day := DayOf(created)
-	return (f.Host == "" || host == f.Host) && (f.Task == "" || task == f.Task) && (f.Payee == nil || payee == *f.Payee) &&
+	return (f.Host == "" || host == f.Host) && (f.Tool == "" || policy.ToolOf(requestURL) == f.Tool) &&
+		(f.Task == "" || task == f.Task) && (f.Payee == nil || payee == *f.Payee) &&
 		(f.From.IsZero() || !day.Before(DayOf(f.From))) && (f.To.IsZero() || !day.After(DayOf(f.To)))
 }
 
@@ -61,6 +64,8 @@ type CurrencySum struct {
 type Totals struct {
 	Currencies []CurrencySum // of payments to sellers, by name
 	Withdrawn  []CurrencySum // of withdrawals, by name
+	// Tools add up the events of what servers of MCP sell, by name. SumPayments leaves them out.
+	Tools []ToolSum
 	// Partial tells that older rows were not looked at, because there are too many. Since is the time
 	// of the last row that was.
 	Partial bool
@@ -79,11 +84,43 @@ func (t *Totals) Row(currency string, withdraws bool, s Sum, at time.Time) {
 	}
 }
 
-// Event adds a spend event.
-func (t *Totals) Event(e *SpendEvent) {
+// ToolSum holds the sum of a tool, a resource or a prompt that a server of MCP sells.
+type ToolSum struct {
+	// Tool is its name as [policy.ToolOf] writes it; RestName for those behind the first maxTools.
+	Tool string
+	Sum
+	Undelivered int // payments of Count that brought nothing
+}
+
+// maxTools bounds the tools with a sum of their own.
+const maxTools = 1000
+
+// Event adds a spend event. undelivered is asked, for a payment for a tool, whether it brought nothing.
+func (t *Totals) Event(e *SpendEvent, undelivered func() bool) {
 	var s Sum
 	s.Event(e)
 	t.Row(e.Currency, e.Withdraws(), s, e.Created)
+	tool := policy.ToolOf(e.RequestURL)
+	if tool == "" {
+		return
+	}
+	i, found := t.tool(tool)
+	if !found && len(t.Tools) >= maxTools {
+		tool = RestName
+		i, found = t.tool(tool)
+	}
+	if !found {
+		t.Tools = slices.Insert(t.Tools, i, ToolSum{Tool: tool})
+	}
+	t.Tools[i].Add(s)
+	if e.Corrects == "" && undelivered() {
+		t.Tools[i].Undelivered++
+	}
+}
+
+// tool returns the place of a tool among the sums.
+func (t *Totals) tool(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(t.Tools, name, func(s ToolSum, name string) int { return cmp.Compare(s.Tool, name) })
 }
 
 func addCurrency(to *[]CurrencySum, currency string, s Sum) {

@@ -10,7 +10,7 @@ import (
 type Means struct {
 	// Protocol is x402 or mpp. "": no seller has asked, or only the chain tells of the payment.
 	Protocol string `json:"protocol,omitempty"`
-	// Rail is a word of PURSER_RAILS. A payment by the rail of a network has that network's name.
+	// Rail is a word of PURSER_RAILS. A payment by the rail of a network has that network's name, sponsored or not.
 	Rail string `json:"rail"`
 }
 

@@ -309,7 +309,7 @@ func CommitsLostNotice(taken, at time.Time) Notice {
 // DeclinedNotice tells that a rule declines payments of a key, once in an hour.
 func DeclinedNotice(name string, d Decline, at time.Time) Notice {
 	rule := d.Reason
-	host := cmp.Or(d.Host, "a host")
+	host := cmp.Or(d.Tool, d.Host, "a host")
 	n := Notice{
 		At: at, Kind: NoticeDeclined, KeyID: d.KeyID, Host: d.Host,
 		Once:  "declined/" + d.KeyID + "/" + rule + "/" + at.UTC().Format("2006-01-02T15"),

@@ -287,7 +287,7 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	}
 	fx.Counters = append(p.release(at), p.retake(at)...)
 	fx.Counters = append(fx.Counters, p.move(at)...)
-	if o.Moved.Cmp(p.Terms.Amount) < 0 { // budgets keep the rest: the chain may take this block back
+	if o.Moved != p.Terms.Amount { // budgets keep the rest: the chain may take this block back
 		p.Charged = o.Moved
 	}
 	// A free answer is no price: it would let the next one ask anything.

@@ -185,7 +185,9 @@ func New(o Options) (*Payer, error) {
 		o.Networks = x402.DefaultNetworks()
 	}
 	for _, r := range o.Rails {
-		o.Networks = append(slices.Clip(o.Networks), r.Network())
+		if n := r.Network(); !slices.ContainsFunc(o.Networks, func(of x402.Network) bool { return of.Name == n.Name }) {
+			o.Networks = append(slices.Clip(o.Networks), n)
+		}
 	}
 	if len(o.Ways) == 0 {
 		o.Ways = DefaultWays()

@@ -81,6 +81,14 @@ func (t Terms) String() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", t.Settlement, t.Network, t.Scheme, t.Asset, t.PayTo, t.Amount)
 }
 
+// bought returns the terms as they identify a purchase: a seller that asks in another protocol sells the same thing.
+func (t Terms) bought() Terms {
+	if t.Scheme == x402.SchemeCharge { // it moves exactly the amount
+		t.Scheme = x402.SchemeExact
+	}
+	return t
+}
+
 // Lease is the right to send a payment's payload and to write its outcome.
 type Lease struct {
 	Owner string    `json:"Owner,omitempty"` // the process (and opening of the store) that holds it; empty: released
@@ -158,7 +166,8 @@ type Payment struct {
 	EventID    string `json:"EventID,omitempty"` // its spend event, once settled
 	// SignedReceipt holds the seller's signed receipt: see [x402.Receipt.SignedReceipt].
 	SignedReceipt json.RawMessage `json:"SignedReceipt,omitempty"`
-	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.
+	// Charged holds what has moved where that is not the terms' amount: less by scheme upto, more with a fee for gas.
+	// Zero: the terms' amount.
 	Charged money.Amount `json:"Charged,omitzero"`
 
 	// Waited holds how long the call was on its way before Created, to tell a repeat from a purchase beside
@@ -233,6 +242,9 @@ func (p *Payment) Moved() money.Amount {
 	}
 	return p.Charged
 }
+
+// Fee returns the part of what was moved that the wallet has paid for gas.
+func (p *Payment) Fee() money.Amount { return p.Charged.SubSaturated(p.Terms.Amount) }
 
 // Sendable reports whether the payload may be sent (again) at now.
 func (p *Payment) Sendable(now time.Time) bool {

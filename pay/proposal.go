@@ -62,7 +62,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
-		declined = p.authorize(ctx, b.New, c.requirement)
+		if declined = p.authorize(ctx, b.New, c.requirement); declined == nil {
+			b.holdAll()
+		}
 	}
 	if declined != nil { // a repeat is served all the same
 		b.Declined, b.Proposal = declined, Proposal{}
@@ -99,9 +101,9 @@ func (p *Payer) callIdentity(r Request, t Terms, first *Terms) CallIdentity {
 			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
 		}
 	} else {
-		id.Fingerprint = HashOf("rest", r.URL, first.String())
-		if *first != t {
-			id.Earlier.Fingerprint = HashOf("rest", r.URL, t.String())
+		id.Fingerprint = HashOf("rest", r.URL, first.bought().String())
+		if first.bought() != t.bought() {
+			id.Earlier.Fingerprint = HashOf("rest", r.URL, t.bought().String())
 			id.Earlier.Identity = identityOf(r.Task, id.Earlier.Fingerprint)
 		}
 	}
@@ -138,7 +140,7 @@ func (p *Payer) judgement(ctx context.Context, k Key, pol policy.Policy, decline
 func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol policy.Policy, balance Limit, now time.Time) Proposal {
 	row := p.row(r, id, c, now)
 	if pol.Guards() || p.opts.Telling.On {
-		row.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
+		row.Price = priceCounter(r.Key.ID, c.asset.Currency(), r.method(), r.URL)
 	}
 	n, sum := PendingCounters(r.Key.ID)
 	limits := append(rate(pol, row),
@@ -170,7 +172,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	t := of.Terms
 	row := &Payment{
 		ID: c.id, KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
-		RequestURL: r.URL, Host: policy.SiteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
+		RequestURL: r.URL, Host: policy.SiteOf(r.URL).String(), Terms: t, Currency: c.asset.Currency(), WalletID: c.wallet.ID,
 		Created: now, Fingerprint: of.Fingerprint, Identity: of.Identity, IdempotencyKey: r.IdempotencyKey,
 		Offer: c.offer, State: Open, Waited: waited(r.Arrival, now),
 		Authorization: x402.Authorization{

@@ -3,6 +3,7 @@ package pay
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/x402"
@@ -20,13 +21,30 @@ type Rail interface {
 	Network() x402.Network
 	// Takes says why the rail cannot pay a requirement: *x402.UnsupportedError, or what is wrong with it.
 	Takes(r x402.Requirement) error
-	// Authorize completes the authorization of a new payment: Message, Nonce, and Height if the network counts
-	// blocks. Nonce marks its use. It is unique for the wallet: see [ErrChallengeTaken].
+	// Authorize completes the authorization of a new payment: Message, Nonce, an earlier ValidBefore, and Height if
+	// the network counts blocks. Nonce marks its use. It is unique for the wallet: see [ErrChallengeTaken]. Where the
+	// payer pays for gas in the asset, Value grows by the most that it can cost: budgets and wallets hold it until
+	// [Trace.Moved] tells.
 	Authorize(ctx context.Context, a x402.Authorization, r x402.Requirement) (x402.Authorization, error)
 	// Sign returns the message that the wallet signs.
 	Sign(a x402.Authorization) Message
 	// Payload joins the echoed parts of a challenge with the signed authorization.
 	Payload(o x402.Offer, a x402.Authorization, s x402.Signature) (x402.Payload, error)
+}
+
+// Payees is a further method of a [Rail] whose payments can have several payees. Each of them must pass the rules.
+type Payees interface {
+	// Payees returns those beside [x402.Requirement.PayTo].
+	Payees(r x402.Requirement) []x402.Address
+}
+
+// payees returns all that a requirement would pay.
+func (p *Payer) payees(req x402.Requirement) []x402.Address {
+	all := []x402.Address{req.PayTo}
+	if rail, several := p.other(req.Rail()).(Payees); several {
+		all = append(all, rail.Payees(req)...)
+	}
+	return all
 }
 
 // other returns the rail with a number, and nil for those of package x402 and unknown ones.
@@ -95,13 +113,26 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 	if rail == nil {
 		return nil
 	}
+	if _, short := rail.(Marking); short {
+		row.Authorization.Nonce = p.shortNonce(row.KeyID)
+	}
 	a, err := rail.Authorize(ctx, row.Authorization, req)
 	if err != nil {
 		p.log.WarnContext(ctx, "payment not authorized", "rail", row.Authorization.Rail.String(), "network", row.Terms.Network, "error", err)
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it cannot be paid at the moment: " + words.Truncate(err.Error(), 200)}
 	}
 	row.Authorization, row.Bound = a, true
+	row.Check = p.nextCheck(row, row.Created)
 	return nil
+}
+
+// holdAll has the wallet's part of the limits hold all that the payment can move: the rail may have added a fee.
+func (b *Begin) holdAll() {
+	for i := range b.Limits {
+		if strings.HasPrefix(string(b.Limits[i].Counter), holdPrefix) {
+			b.Limits[i].Amount = b.New.Authorization.Value
+		}
+	}
 }
 
 // message returns the message that the wallet of a payment signs.

@@ -28,8 +28,8 @@ func (e *AllowanceError) Error() string {
 		e.Wallet.Address, money.Text(e.Have), less, money.Text(e.Need), e.Command)
 }
 
-// DefaultWays returns the ways to pay in the order of choice. Those that need nothing of the wallet but its tokens
-// come before those that take a fee of it, or need an allowance.
+// DefaultWays returns the ways to pay in the order of choice. Ways that need nothing of the wallet but its tokens
+// come before ways that take a fee of it, or need an allowance.
 func DefaultWays() []string {
 	return []string{x402.RailEIP3009.String(), wayMPP, "tempo-sponsored", "tempo", x402.RailPermit2.String()}
 }

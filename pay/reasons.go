@@ -37,8 +37,6 @@ var usedWords = []string{
 	"permit2_invalid_nonce",
 	// The token's own revert (FiatTokenV2), which v1 facilitators pass on as text.
 	"authorization is used or canceled",
-	// MPP: 403 and 409 after a credential. Package protocol writes it.
-	"credential already used",
 }
 
 // spentWords name a check that fails for many reasons. A spent nonce is one of them.

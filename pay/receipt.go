@@ -52,7 +52,7 @@ func (p *Payer) signedReceipt(ctx context.Context, row *Payment, r x402.Receipt)
 	return signed
 }
 
-// uptoCheck is the time from a receipt of scheme upto to the look at what was charged.
+// uptoCheck is the time from a receipt for a metered payment to the look at what was charged.
 const uptoCheck = 2 * time.Second
 
 // maxUptoChecks bounds the looks of recovery that receipts bring forward. Clients and sellers decide how
@@ -63,7 +63,7 @@ const maxUptoChecks = 3
 // which a receipt never puts off.
 func (p *Payer) chargedCheck(row *Payment, r x402.Receipt) time.Time {
 	at := p.now().UTC().Add(uptoCheck)
-	if !r.Success || !row.upto() || row.State != Open || row.Checks >= maxUptoChecks || !row.Check.IsZero() && !at.Before(row.Check) {
+	if !r.Success || !row.metered() || row.State != Open || row.Checks >= maxUptoChecks || !row.Check.IsZero() && !at.Before(row.Check) {
 		return time.Time{}
 	}
 	return at
@@ -71,7 +71,21 @@ func (p *Payer) chargedCheck(row *Payment, r x402.Receipt) time.Time {
 
 // Answer402 takes the reason that the seller gave for a 402 after the payload had been sent.
 func (a *Attempt) Answer402(reason string) {
-	o := a.payer.weigh(a.caller, a.row, refusalClaim(a.row, reason, a.how != Created))
+	a.refused(reason, refusalClaim(a.row, reason, a.how != Created))
+}
+
+// AnswerUsed takes the reason of an answer that says by its status that the payload was used, such as 403 and 409 of
+// MPP.
+func (a *Attempt) AnswerUsed(reason string) {
+	c := refusalClaim(a.row, reason, true)
+	if a.row.State == Open {
+		c = usedClaim(reason, nil)
+	}
+	a.refused(reason, c)
+}
+
+func (a *Attempt) refused(reason string, c claim) {
+	o := a.payer.weigh(a.caller, a.row, c)
 	o.SellerSaid = reason
 	a.recordSoon(o)
 }

@@ -175,7 +175,7 @@ func reconciled(v BeginView, how How) error {
 // the day of its block. Its task and host are not known, so that budgets of hosts do not see it.
 // A withdrawal counts for no key, and equal orders get it.
 func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthorization) (*Payment, error) {
-	k, err := p.payerOf(ctx, w, u.Nonce)
+	k, err := p.payerOf(ctx, w, u)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 	row := &Payment{
 		ID: idOf("payment", at, a, u), KeyID: k.ID, OrganizationID: k.OrganizationID,
 		Terms:    Terms{Network: w.Network, Scheme: schemeOf(u.Rail), Asset: a.Address, PayTo: u.To, Amount: u.Value},
-		Currency: a.Symbol, WalletID: w.ID, Created: at,
+		Currency: a.Currency(), WalletID: w.ID, Created: at,
 		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
 		State:         Settled, Confirmed: true, Reconciled: true, Closed: at, Transaction: u.Transaction,
 		Reason: "found on the chain: the books were restored from a backup, or copied, and did not have it", Answered: true,

@@ -216,7 +216,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case !row.unproven(), row.State == Settled && !watched && !row.Claimed():
 		return row.retireCheck(now)
 	case row.State == Settled:
-		if at := row.ValidBefore().Add(settleDelay); at.After(now) && !row.upto() { // of that, budgets hold the rest
+		if at := row.ValidBefore().Add(settleDelay); at.After(now) && !row.metered() { // of that, budgets hold the rest
 			return at
 		}
 		return backoff(maxBackoff)

@@ -173,5 +173,5 @@ func (t Terms) buys(other Terms) bool {
 	if t.Scheme == x402.SchemeUpto {
 		fits = t.Amount.Cmp(other.Amount) <= 0
 	}
-	return fits && t.Scheme == other.Scheme && t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo
+	return fits && t.bought().Scheme == other.bought().Scheme && t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo
 }

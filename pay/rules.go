@@ -151,14 +151,14 @@ func guard(pol policy.Policy, v Counters, row *Payment) error {
 		return err
 	}
 	most := new(big.Int).Mul(last.Big(), big.NewInt(int64(*pol.PriceGuard)))
-	if row.Authorization.Value.Big().Cmp(most) <= 0 {
+	if row.Terms.Amount.Big().Cmp(most) <= 0 { // a fee is no price
 		return nil
 	}
 	limit, _ := money.FromBig(most) // below the price, so it fits
 	return &PolicyError{
 		Rule: "price-guard",
 		Detail: fmt.Sprintf("%s is more than %d times the %s that this endpoint was last paid; an operator lets it through with purser limits KEY --price-guard off",
-			money.Text(row.Authorization.Value), *pol.PriceGuard, money.Text(last)),
-		Figures: &Figures{Price: row.Authorization.Value, Limit: &limit},
+			money.Text(row.Terms.Amount), *pol.PriceGuard, money.Text(last)),
+		Figures: &Figures{Price: row.Terms.Amount, Limit: &limit},
 	}
 }

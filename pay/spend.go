@@ -83,6 +83,7 @@ func setTime(id *uuid.UUID, ms int64) {
 type OrganizationSpendQuery struct {
 	KeyID string // one key of the organization; "" is all of them
 	Host  string // as recorded, see [SpendEvent]; "" is any
+	Tool  string // as [policy.ToolOf] writes it, with the Host that it is at; "" is any
 	Task  string // "" is any
 	// Payee is the address that was paid; nil is any.
 	Payee *x402.Address
@@ -92,10 +93,10 @@ type OrganizationSpendQuery struct {
 	Limit    int    // at most 500; below 1: 50
 }
 
-// Wants reports whether the query selects an event by host, task and day. The payee is its payment's.
+// Wants reports whether the query selects an event by host, tool, task and day. The payee is its payment's.
 func (q OrganizationSpendQuery) Wants(e *SpendEvent) bool {
 	day := DayOf(e.Created)
-	return (q.Host == "" || e.Host == q.Host) && (q.Task == "" || e.Task == q.Task) &&
+	return (q.Host == "" || e.Host == q.Host) && (q.Tool == "" || policy.ToolOf(e.RequestURL) == q.Tool) && (q.Task == "" || e.Task == q.Task) &&
 		(q.From.IsZero() || !day.Before(DayOf(q.From))) && (q.To.IsZero() || !day.After(DayOf(q.To)))
 }
 
@@ -128,6 +129,12 @@ func (p *Payment) Entry(e SpendEvent) SpendEntry {
 		SpendEvent: e, Means: p.Means(), Transaction: p.Transaction, Network: p.Terms.Network, Settlement: string(p.Terms.Settlement), Flags: p.Flags(),
 		WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
 	}
+}
+
+// RecordedPlace converts an operator's input, a host, a URL or a tool such as mcp://api.example.com/tool/get_weather, to
+// the form of filters. tool is "" for what names none.
+func RecordedPlace(typed string) (host, tool string) {
+	return RecordedHost(typed), policy.ToolOf(strings.TrimSpace(typed))
 }
 
 // RecordedHost converts an operator's input, a host or a URL, to the form of payments and events.

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -36,19 +37,53 @@ func (p *Payer) withdrawn(w Wallet, u UsedAuthorization) Hash {
 	return Hash{}
 }
 
-// payerOf finds the key that has paid with a nonce from a wallet: the one whose tag the nonce has, of the
+// Marking is a further method of a [Rail] whose nonces have room for a short mark only.
+type Marking interface {
+	// Mark returns the part of a nonce that Authorize took from the beginning of the one that it was given, at least 10
+	// bytes; nil: the nonce is not of this rail's making.
+	Mark(n x402.Nonce) []byte
+}
+
+// shortSeed is the length of the random part of a mark, and of its tag.
+const shortSeed = 5
+
+// shortNonce is newNonce for a rail that keeps the beginning only.
+func (p *Payer) shortNonce(of string) (n x402.Nonce) {
+	var seed NonceSeed
+	_, _ = rand.Read(n[:]) // never fails: crypto/rand ends the process instead
+	copy(seed[:shortSeed], n[:])
+	tag := p.store.NonceTag(of, seed)
+	copy(n[shortSeed:2*shortSeed], tag[:])
+	return n
+}
+
+// tagged reports whether an authorization has the tag of a key.
+func (p *Payer) tagged(u UsedAuthorization, id string) bool {
+	seed, tag := NonceSeed(u.Nonce[:len(NonceSeed{})]), u.Nonce[len(NonceSeed{}):]
+	if rail, short := p.other(u.Rail).(Marking); short {
+		mark := rail.Mark(u.Nonce)
+		if len(mark) < 2*shortSeed {
+			return false
+		}
+		seed, tag = NonceSeed{}, mark[shortSeed:2*shortSeed]
+		copy(seed[:], mark[:shortSeed])
+	}
+	has := p.store.NonceTag(id, seed)
+	return bytes.HasPrefix(has[:], tag)
+}
+
+// payerOf finds the key that has paid from a wallet: the one whose tag the authorization has, of the
 // wallet's owner and the keys that the wallet is lent to. It is the owner if none has.
-func (p *Payer) payerOf(ctx context.Context, w Wallet, n x402.Nonce) (Key, error) {
-	seed, tag := NonceSeed(n[:len(NonceSeed{})]), NonceSeed(n[len(NonceSeed{}):])
+func (p *Payer) payerOf(ctx context.Context, w Wallet, u UsedAuthorization) (Key, error) {
 	id := w.KeyID
-	for after := ""; p.store.NonceTag(id, seed) != tag; {
+	for after := ""; !p.tagged(u, id); {
 		page, err := p.store.WalletKeys(ctx, w.ID, after, openPage)
 		if err != nil {
 			return Key{}, fmt.Errorf("listing the keys of wallet %s: %w", w.ID, err)
 		}
 		id = w.KeyID
 		for _, lent := range page {
-			if after = lent; p.store.NonceTag(lent, seed) == tag {
+			if after = lent; p.tagged(u, lent) {
 				id = lent
 				break
 			}

@@ -209,7 +209,8 @@ func (p *Payer) tellOnce(once string, u untold) {
 // watchLow tells when a wallet has less than its mark, once until it has enough again.
 func (p *Payer) watchLow(c choice, have money.Amount) {
 	mark := p.opts.Telling.LowBalance
-	if !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil {
+	// On a network with several assets, a low one says nothing.
+	if !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil || len(c.network.Assets) > 1 {
 		return
 	}
 	once, low := lowMark(c.wallet, c.asset.Symbol), have.Cmp(*mark) < 0

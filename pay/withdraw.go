@@ -73,6 +73,8 @@ func (p *Payer) Withdraw(ctx context.Context, o Order) (Withdrawn, error) {
 	out := Withdrawn{Earlier: a.how != Created}
 	switch {
 	case a.row.State == Settled:
+	case a.row.Authorization.Rail.Other():
+		_, err = a.ready(a.send)
 	case a.row.Terms.Settlement == SettlePayer && !o.Sign:
 		_, err = a.ready(a.settle)
 	default:
@@ -107,8 +109,16 @@ func (p *Payer) ordered(ctx context.Context, o Order) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("reading the wallet's key: %w", err)
 	}
+	n, _ := p.network(o.Wallet.Network)
+	rail, err := p.withdrawing(n)
+	switch {
+	case err != nil:
+		return Request{}, err
+	case rail != nil && o.Sign:
+		return Request{}, &InputError{Field: "sign", Reason: "purser itself sends what leaves a wallet on " + n.Name}
+	}
 	settlement := SettlePayer
-	if o.Sign || p.opts.Facilitator == nil {
+	if o.Sign || p.opts.Facilitator == nil || rail != nil {
 		settlement = SettleSeller
 	}
 	return Request{Key: k, Door: policy.DoorOperator, Settlement: settlement, URL: WithdrawalURL + o.To.String(), Anew: o.Again, withdrawal: &o}, nil
@@ -151,6 +161,13 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	c.id, c.offer = read.id, r.Challenge.Offer(0)
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())
 	row.Host, row.Authorization.Nonce = WithdrawalHost, p.newNonce(string(of[:]))
+	if rail, _ := p.withdrawing(n); rail != nil {
+		if err := transferBy(ctx, rail, n.Rail, row, c.asset, o.Amount == nil); err != nil {
+			b.Declined = err
+			return b, c, nil
+		}
+		b.Terms, row.Check = row.Terms, p.nextCheck(row, row.Created)
+	}
 	b.New = row
 	once := money.New(1)
 	undecided := Limit{
@@ -158,7 +175,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 		Max:         &once, Refusal: &InputError{Field: "withdrawal", Reason: "an equal one has expired, and it is not known yet whether it moved its money. " +
 			"Wait for the chain's word; without an RPC, close it with a ruling"},
 	}
-	hold := Limit{Reservation: p.hold(c, amount), Max: h.Balance, Since: h.moved}
+	hold := Limit{Reservation: p.hold(c, row.Authorization.Value), Max: h.Balance, Since: h.moved}
 	hold.Refusal = &InputError{Field: "amount", Reason: "the wallet has just paid for something, and less is left: try again"}
 	b.Limits = []Limit{undecided, hold}
 	return b, c, nil
@@ -182,14 +199,29 @@ type Holdings struct {
 	moved money.Amount // by purser, before Balance was read
 }
 
-// Holdings asks the chain what a wallet has now. ErrNoAddress.
-func (p *Payer) Holdings(ctx context.Context, w Wallet) (Holdings, error) {
+// Holdings asks the chain what a wallet has now: of the asset of which most can be withdrawn. ErrNoAddress.
+func (p *Payer) Holdings(ctx context.Context, w Wallet) (most Holdings, err error) {
 	n, ok := p.network(w.Network)
 	if w.Address == nil || !ok {
 		return Holdings{}, ErrNoAddress
 	}
-	h := Holdings{Asset: n.Assets[0]}
 	p.proveForOperator(ctx, w) // what has left already is not reserved
+	for i, a := range n.Assets {
+		h, err := p.holdings(ctx, w, n, a)
+		if err != nil {
+			return Holdings{}, err
+		}
+		free, _ := h.Free()
+		if least, known := most.Free(); i == 0 || known && free.Cmp(least) > 0 {
+			most = h
+		}
+	}
+	return most, nil
+}
+
+// holdings asks about one asset.
+func (p *Payer) holdings(ctx context.Context, w Wallet, n x402.Network, a x402.Asset) (Holdings, error) {
+	h := Holdings{Asset: a}
 	// The reservations are read first: a payment that settles meanwhile counts twice and never not at
 	// all.
 	var err error

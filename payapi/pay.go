@@ -115,7 +115,7 @@ func (a *API) tellDeclined(want pay.Request, err error) {
 	_, body, _ := a.problemFor(err)
 	d := pay.Decline{
 		Reason: cmp.Or(body.Rule, declinedWord(err)), Detail: cmp.Or(body.Detail, body.Error),
-		KeyID: want.Key.ID, Task: want.Task, Host: pay.RecordedHost(want.URL), Price: pay.PriceOf(err),
+		KeyID: want.Key.ID, Task: want.Task, Host: pay.RecordedHost(want.URL), Tool: policy.ToolOf(want.URL), Price: pay.PriceOf(err),
 	}
 	if body.Payment != nil {
 		d.Payment = body.Payment.ID

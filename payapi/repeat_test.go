@@ -3,8 +3,10 @@ package payapi_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -40,6 +42,36 @@ func TestRepeatWithKey(t *testing.T) {
 	}
 	if n, twice := w.facilitator.moved(); n != 2 || twice {
 		t.Errorf("%d authorizations settled, twice: %t", n, twice)
+	}
+}
+
+// A seller may ask by MPP and by x402 in turn. The call for one purchase gets one payment, in the protocol of the first
+// challenge.
+func TestRepeatInAnotherProtocol(t *testing.T) {
+	t.Parallel()
+	request := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil,
+		`{"amount":"10000","currency":%q,"recipient":%q,"methodDetails":{"chainId":8453}}`, usdc, seller))
+	byMPP := `Payment id="one", realm="seller.example", method="evm", intent="charge", request="` + request + `"`
+	byX402 := v2(requirementV2(nil))
+	for name, c := range map[string]struct{ first, again, header string }{
+		"MPP first": {byMPP, byX402, "Authorization"}, "x402 first": {byX402, byMPP, "PAYMENT-SIGNATURE"},
+	} {
+		for _, idempotencyKey := range []any{nil, "k"} {
+			w := newWorld(t, func(s *setup) { s.pay.Chain = &unmoved{traces: make(chan struct{}, 100)} })
+			key := w.payingKey()
+			ask := func(challenge string) answer {
+				body := order(0, "paymentRequiredHeader", challenge, "settlement", "seller")
+				if idempotencyKey != nil {
+					body["idempotencyKey"] = idempotencyKey
+				}
+				return w.call("POST", "/v1/pay", key, body).is(200, "").want("paymentHeader", c.header)
+			}
+			first := ask(c.first)
+			w.released(first.text("payment.id"))
+			if again := ask(c.again); again.text("payment.id") != first.text("payment.id") || again.text("paymentSignature") != first.text("paymentSignature") {
+				t.Errorf("%s, key %v: the repeat in another protocol got another payment: %s", name, idempotencyKey, again.raw)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const (
@@ -188,7 +189,7 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 	err = d.each(ctx, func(r pgx.Rows) error {
 		var currency, moved string
 		var created int64
-		var row []byte // of what may be a withdrawal
+		var row []byte // of what may be a withdrawal, or a payment for a tool
 		if err := r.Scan(&currency, &moved, &created, &row); err != nil {
 			return err
 		}
@@ -205,8 +206,11 @@ func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilt
 		if row != nil && err == nil {
 			brief, err = codec.DecodeBrief(row)
 		}
+		if f.Tool != "" && policy.ToolOf(brief.RequestURL) != f.Tool {
+			return err
+		}
 		t.Row(currency, pay.IsWithdrawal(brief.Host, brief.RequestURL), pay.Sum{Count: 1, Amount: amount}, at)
 		return err
-	}, `SELECT currency, moved::text, created, CASE WHEN host = $10 THEN row END FROM payments WHERE `+where+` ORDER BY id DESC LIMIT $9`, append(args, sumRows+1, pay.WithdrawalHost)...)
+	}, `SELECT currency, moved::text, created, CASE WHEN $11 OR host = $10 THEN row END FROM payments WHERE `+where+` ORDER BY id DESC LIMIT $9`, append(args, sumRows+1, pay.WithdrawalHost, f.Tool != "")...)
 	return t, err
 }

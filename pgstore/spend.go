@@ -140,16 +140,14 @@ func (d *DB) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSp
 	where, args := spent(keyIDs, q)
 	n := 0
 	err = d.each(ctx, func(r pgx.Rows) error {
-		e, err := scanEvent(r)
-		if err != nil || !q.Wants(&e) {
+		var labels int16
+		e, err := scanEvent(r, &labels)
+		if n++; err != nil || n > sumRows || !q.Wants(&e) {
+			t.Partial = t.Partial || n > sumRows
 			return err
 		}
-		if n++; n > sumRows {
-			t.Partial = true
-			return nil
-		}
-		t.Event(&e)
+		t.Event(&e, func() bool { return uint16(labels)&codec.LabelBits("undelivered") != 0 }) //nolint:gosec // a set of bits
 		return nil
-	}, `SELECT s.key_id, s.id, s.row FROM spend s JOIN payments p ON p.id = s.payment_id WHERE `+where+` ORDER BY s.id DESC LIMIT $7`, append(args, sumRows+1)...)
+	}, `SELECT s.key_id, s.id, s.row, p.labels FROM spend s JOIN payments p ON p.id = s.payment_id WHERE `+where+` ORDER BY s.id DESC LIMIT $7`, append(args, sumRows+1)...)
 	return t, err
 }

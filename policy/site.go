@@ -182,12 +182,19 @@ func normalTool(p string) (string, error) {
 }
 
 // NamesTool reports whether a URL names what a server of MCP sells, as payments for it are booked.
-func NamesTool(raw string) bool {
+func NamesTool(raw string) bool { return ToolOf(raw) != "" }
+
+// ToolOf returns the one spelling of a URL that names what a server of MCP sells: a tool, a resource or a prompt, such
+// as mcp://api.example.com/tool/get_weather. It returns "" for any other URL.
+func ToolOf(raw string) string {
 	if !strings.HasPrefix(raw, schemeMCP+"://") {
-		return false
+		return ""
 	}
-	_, err := normalTool(raw)
-	return err == nil
+	tool, err := normalTool(raw)
+	if err != nil {
+		return ""
+	}
+	return tool
 }
 
 // validName reports whether s is a DNS name in lower case; international ones are in

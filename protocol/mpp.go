@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/x402"
@@ -20,10 +19,12 @@ var ErrInUse = errors.New("the request has its own Authorization, where the sell
 type MPP struct{}
 
 // Offers implements [Protocol]. The charges that a request has room for are offers. Without one, the error says
-// why purser pays none.
+// why purser pays none. Over HTTP the header has all of them.
 func (m MPP) Offers(asked, h http.Header, body []byte) (x402.Challenge, bool, error) {
-	if list, found, err := mpp.ParseMCP(body); found {
-		return challenge(list, err)
+	if asked == nil {
+		if list, found, err := mpp.ParseMCP(body); found {
+			return challenge(list, err)
+		}
 	}
 	return m.read(asked, h.Values(mpp.HeaderChallenge))
 }
@@ -111,9 +112,8 @@ func (m MPP) Answer(status int, h http.Header, body []byte) (a Answer) {
 	if detail != "" {
 		a.Challenge.Error += ": " + detail
 	}
-	if used && name != "" {
-		a.Found, a.Challenge.Error = true, fmt.Sprintf("credential already used (%d): %s", status, a.Challenge.Error)
-	}
+	a.Used = used && name != ""
+	a.Found = a.Found || a.Used
 	a.Speaks = a.Receipted() || a.Found || name != ""
 	return a
 }
@@ -123,10 +123,12 @@ func (MPP) Insists() bool { return true }
 
 // Withhold implements [Protocol].
 func (MPP) Withhold(h http.Header) {
-	if values := h.Values(mpp.HeaderChallenge); slices.ContainsFunc(values, func(value string) bool {
-		return strings.Contains(strings.ToLower(value), strings.ToLower(mpp.Scheme))
-	}) {
-		h.Del(mpp.HeaderChallenge)
+	values := slices.DeleteFunc(slices.Clone(h.Values(mpp.HeaderChallenge)), func(value string) bool {
+		_, found, _ := mpp.Parse([]string{value})
+		return found
+	})
+	if h.Del(mpp.HeaderChallenge); len(values) > 0 {
+		h[http.CanonicalHeaderKey(mpp.HeaderChallenge)] = values
 	}
 }
 
@@ -139,7 +141,7 @@ func (m MPP) Decode(field string) (x402.Challenge, error) {
 			return c, err
 		}
 	}
-	c, found, err := m.read(nil, []string{field})
+	c, found, err := m.read(nil, []string{mpp.Bytes(field)})
 	if !found {
 		err = fmt.Errorf("%w: no challenge of MPP", x402.ErrNotChallenge)
 	}

@@ -18,9 +18,9 @@ import (
 // of the payloads that answer it, say whose it is: x402 has the versions 1 and 2, and others begin at
 // [x402.OtherProtocols].
 type Protocol interface {
-	// Offers reads what an answer asks for. asked is the header of the request. body is nil if only the header is
-	// known. A challenge that is there, and cannot be read, is found with an error, and so is one that the request
-	// has no room to answer.
+	// Offers reads what an answer asks for. asked is the header of the request; nil: the answer is one of MCP, and body
+	// holds its terms. A nil body means that only the header is known. A challenge that is there, and cannot be read, is
+	// found with an error, and so is one that the request has no room to answer.
 	Offers(asked, h http.Header, body []byte) (c x402.Challenge, found bool, err error)
 	// Carries reports whether a request has a credential: its client pays by itself.
 	Carries(h http.Header) bool
@@ -36,7 +36,7 @@ type Protocol interface {
 	// Insists reports whether a seller's 402 to a payload is answered by the same payload, because sellers ask so
 	// without having looked at it. Another payload would pay twice.
 	Insists() bool
-	// Withhold takes the challenge out of an answer's header.
+	// Withhold takes the challenge out of an answer's header, and leaves those of other protocols.
 	Withhold(h http.Header)
 	// Decode reads the header field of a challenge. Clients hand it to the REST API.
 	Decode(field string) (x402.Challenge, error)
@@ -56,6 +56,8 @@ type Answer struct {
 	Failed bool
 	// Refuses: the answer refuses the credential, although its status is not 402.
 	Refuses bool
+	// Used: the refusal says by its status that the credential was used.
+	Used bool
 	// Challenge holds the terms of a refusal. Its Error has the seller's reason.
 	Challenge x402.Challenge
 	Found     bool // there is a challenge, perhaps one that cannot be read

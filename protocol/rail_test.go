@@ -110,6 +110,7 @@ type meadow struct {
 	used   map[x402.Nonce]transfer
 	behind uint64 // the RPC tells of a safe block so far behind the newest
 	stale  bool   // the RPC's newest block is old
+	fee    uint64 // that an account pays beside each transfer
 }
 
 type transfer struct {
@@ -162,7 +163,7 @@ func (m *meadow) settle(message, signature string) (tx string, err error) {
 	case m.funds[from] < amount:
 		return "", errors.New("insufficient_funds")
 	}
-	m.funds[from], m.funds[to] = m.funds[from]-amount, m.funds[to]+amount
+	m.funds[from], m.funds[to] = m.funds[from]-amount-m.fee, m.funds[to]+amount
 	tx = "Leaf" + base64.RawURLEncoding.EncodeToString(mark[:])
 	m.used[mark] = transfer{tx, amount, m.height}
 	return tx, nil
@@ -194,7 +195,7 @@ func (m *meadow) Trace(ctx context.Context, q pay.TraceQuery) (t pay.Trace, err 
 		t.KeptHash = hash(q.Kept.Number)
 	}
 	if u := m.used[q.Authorization.Nonce]; u.tx != "" {
-		t.Used, t.Transaction, t.Moved = true, u.tx, money.New(u.amount)
+		t.Used, t.Transaction, t.Moved = true, u.tx, money.New(u.amount+m.fee)
 		t.SafeUsed = u.height <= t.SafeNumber
 		t.SafeLogs = t.SafeUsed
 	}
@@ -388,12 +389,18 @@ func closed(t *testing.T, c io.Closer) {
 
 func newPasture(t *testing.T, open func(*testing.T, pay.Clock) pay.Store) *pasture {
 	t.Helper()
+	return newPastureOf(t, open, nil, func(m *meadow) pay.Rail { return clover{m} })
+}
+
+// newPastureOf is newPasture with a rail, and with limits of the key.
+func newPastureOf(t *testing.T, open func(*testing.T, pay.Clock) pay.Store, limits *policy.Policy, rail func(*meadow) pay.Rail) *pasture {
+	t.Helper()
 	p := &pasture{t: t}
 	p.meadow = newMeadow(p.now)
 	p.farm = newFarm(t, p.meadow)
 	store := open(t, p.now)
 	o := proxytest.PayOptions()
-	o.Store, o.Wallets, o.Clock, o.Chain, o.Rails = store, keyring{signer.NewLocal(store), store}, p.now, p.meadow, []pay.Rail{clover{p.meadow}}
+	o.Store, o.Wallets, o.Clock, o.Chain, o.Rails = store, keyring{signer.NewLocal(store), store}, p.now, p.meadow, []pay.Rail{rail(p.meadow)}
 	var err error
 	if p.payer, err = pay.New(o); err != nil {
 		t.Fatal(err)
@@ -408,7 +415,7 @@ func newPasture(t *testing.T, open func(*testing.T, pay.Clock) pay.Store) *pastu
 	if p.books, err = books.New(books.Options{Store: store, Wallets: o.Wallets, Networks: []x402.Network{clover{}.Network()}, Clock: p.now}); err != nil {
 		t.Fatal(err)
 	}
-	if p.key, _, err = p.books.CreateKey(t.Context(), books.KeyRequest{Label: "agent"}); err != nil {
+	if p.key, _, err = p.books.CreateKey(t.Context(), books.KeyRequest{Label: "agent", Policy: limits}); err != nil {
 		t.Fatal(err)
 	}
 	w, err := p.books.CreateWallet(t.Context(), p.key, "meadow")

@@ -147,6 +147,9 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	default:
 		neverStored(resp.Header)
 	}
+	if d.status >= http.StatusBadRequest {
+		t.protocols.Withhold(resp.Header) // a client could pay it, whatever the status
+	}
 	label(resp.Header, p)
 	if d.reason == "" && d.open {
 		told := fmt.Sprintf("The seller answered %d to the payment", d.status)

@@ -331,8 +331,8 @@ func (c *mcpCarrier) heard(p protocol.Protocol) (a protocol.Answer) {
 			a.Receipt = &receipt
 		}
 	}
-	if c.said.Terms != nil {
-		a.Challenge, a.Found, _ = p.Offers(nil, http.Header{}, c.said.Terms)
+	if a.Found = c.said.Terms != nil; a.Found { // perhaps of another protocol
+		a.Challenge, _, _ = p.Offers(nil, http.Header{}, c.said.Terms)
 	}
 	return a
 }

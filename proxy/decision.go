@@ -36,6 +36,7 @@ type decision struct {
 	refused bool     // the answer is another 402
 	refusal string   // the reason that the seller gave in it
 	refuses bool     // the 402 says something of the payload
+	used    bool     // the answer says that the payload was used
 	said    string   // what the seller said against the payload, for people
 	unseen  string   // why the 402 may be no answer to the payload; see unseen
 	later   bool     // the answer is still to come, at the same URL; see comesLater
@@ -79,7 +80,7 @@ func (t *Transport) decide(req *http.Request, m *memo, challenged, resp *http.Re
 	asks := carrier.asks(resp)
 	if asks || said.Refuses {
 		said = carrier.refusal(resp, m.wire, t.patience)
-		d.refusal, d.refuses = said.Challenge.Error, said.Found
+		d.refusal, d.refuses, d.used = said.Challenge.Error, said.Found, said.Used
 	}
 	d.refused = asks || said.Refuses
 	d.failed = d.refused || said.Failed || d.status >= http.StatusBadRequest
@@ -137,7 +138,10 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 	for _, note := range d.notes {
 		a.Observe(note)
 	}
-	if d.refuses {
+	switch {
+	case d.used:
+		a.AnswerUsed(d.refusal)
+	case d.refuses:
 		a.Answer402(d.refusal)
 	}
 	if d.said != "" {
@@ -365,13 +369,14 @@ func cached(h http.Header) bool {
 	return strings.Contains(timing, "cdn-cache;desc=hit")
 }
 
-// sameChallenge reports whether a 402 to a payload asks as the one before the payment did.
+// sameChallenge reports whether a 402 to a payload asks as the one before the payment did, in the payload's protocol.
 func (m *memo) sameChallenge(again x402.Challenge) bool {
-	if len(again.Accepts) == 0 || len(again.Accepts) != len(m.challenge.Accepts) || again.Error != m.challenge.Error {
+	before := slices.DeleteFunc(slices.Clone(m.challenge.Accepts), func(r x402.Requirement) bool { return !m.wire.Writes(r.Version) })
+	if len(again.Accepts) == 0 || len(again.Accepts) != len(before) || again.Error != m.challenge.Error {
 		return false
 	}
 	for i, r := range again.Accepts {
-		was := m.challenge.Accepts[i]
+		was := before[i]
 		if r.Version >= x402.OtherProtocols && !bytes.Equal(r.Raw, was.Raw) { // each challenge of MPP has an id
 			return false
 		}
@@ -410,6 +415,9 @@ func heldWords(p *pay.Payment, err error) string {
 	if _, spent := errors.AsType[*pay.SpentError](err); spent {
 		return fmt.Sprintf("This was paid before, on %s, as the chain tells. purser's books were restored from a backup since, so the payment cannot be sent to the seller again. %s",
 			pay.Moment(p.Created), anew(p))
+	}
+	if unsent, is := errors.AsType[*unsentError](err); is {
+		return "Nothing was paid now: " + unsent.Error()
 	}
 	_, text := withheld(p, nil)
 	return text

@@ -308,6 +308,8 @@ func TestToolFails(t *testing.T) {
 func TestToolDeclined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	heard := hearing{Unobserved(), make(chan pay.Decline, 3)}
+	w.door = w.transport(nil, TransportOptions{PayOptions: PayOptions{Observer: heard}})
 	for _, dialect := range []string{"object", "cloudflare", "status"} {
 		s := proxytest.NewTools(t, func(s *proxytest.Tools) { s.Dialect, s.Stream = dialect, true })
 		got, a := w.callTool(s, "1", HeaderMaxAmount, "0.001")
@@ -319,9 +321,21 @@ func TestToolDeclined(t *testing.T) {
 		if err := json.Unmarshal(got.Result.Meta["purser/declined"], &told); err != nil || told.Reason != "max-amount" {
 			t.Errorf("%v in %s", err, a.Text)
 		}
+		host := strings.TrimPrefix(s.URL, "http://")
+		if d := <-heard.declined; d.Tool != "mcp://"+host+"/tool/get_weather" || d.Host != host {
+			t.Errorf("%+v", d)
+		}
 		s.Expect(1, 0, 0)
 	}
 }
+
+// hearing tells of declines.
+type hearing struct {
+	Observer
+	declined chan pay.Decline
+}
+
+func (h hearing) Declined(d pay.Decline) { h.declined <- d }
 
 // Results that look like terms, and are none, are not paid.
 func TestToolResultsThatAreNoTerms(t *testing.T) {

@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -30,6 +31,18 @@ var errCallerUnknown = errors.New("the end of the client's request cannot be see
 
 // errOtherProtocol reports an earlier payment in a protocol that this door does not speak.
 var errOtherProtocol = errors.New("the earlier payment is in a protocol that is not configured here")
+
+// unsentError reports an earlier payment whose payload has left, and that cannot be sent with this request.
+type unsentError struct {
+	payment *pay.Payment
+	cause   error
+}
+
+func (e *unsentError) Error() string {
+	return fmt.Sprintf("payment %s was sent for this before, and cannot be sent again with this request: %v", e.payment.ID, e.cause)
+}
+
+func (e *unsentError) Unwrap() error { return e.cause }
 
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
@@ -111,6 +124,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	}
 	if err != nil {
 		a.Abandon(err.Error())
+		if m.repeats {
+			err = &unsentError{m.earlier, err}
+		}
 		return err
 	}
 	m.attempt, m.ended = a, false
@@ -155,7 +171,10 @@ func (c *Call) waitForAnother() bool {
 		return false
 	}
 	pause := min(time.Second, 20*time.Millisecond<<c.taken)
-	return waitFor(c.caller, pause/2+rand.N(pause/2)) //nolint:gosec // calls that wait beside each other come back apart
+	var by [8]byte
+	_, _ = rand.Read(by[:]) // never fails: crypto/rand ends the process instead
+	apart := time.Duration(binary.NativeEndian.Uint64(by[:]) % uint64(pause/2))
+	return waitFor(c.caller, pause/2+apart) // calls that wait beside each other come back apart
 }
 
 // askAnew sends a call's request without a payment once more, and pays for the answer.

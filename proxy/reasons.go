@@ -124,6 +124,7 @@ func declined(err error) (reason string, left *pay.Payment) {
 		failed  *pay.FailedError
 		spent   *pay.SpentError
 		failing *failingError
+		unsent  *unsentError
 		dry     *dryRunError
 		full    *admission.FullError
 		none    *pay.NoWalletError
@@ -145,6 +146,9 @@ func declined(err error) (reason string, left *pay.Payment) {
 		return DeclinedNotDelivered, spent.Payment
 	case errors.As(err, &failed):
 		return failedReason(failed)
+	case errors.As(err, &unsent):
+		reason, _ = declined(unsent.cause)
+		return reason, unsent.payment
 	case errors.As(err, &failing):
 		return DeclinedSellerFailing, nil
 	case errors.As(err, &full):

@@ -26,6 +26,7 @@ import (
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -123,6 +124,9 @@ func (t *Transport) tellDeclined(req *http.Request, reason, detail string, price
 	d := pay.Decline{
 		Reason: reason, Detail: printable(detail), KeyID: call.Key.ID, Task: call.Task,
 		Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host), Price: price,
+	}
+	if call.carrier != nil {
+		d.Tool = policy.ToolOf(call.carrier.booked(req.URL))
 	}
 	if held != nil {
 		amount := held.Moved()

@@ -16,11 +16,14 @@ import (
 var insistPauses = [...]time.Duration{200 * time.Millisecond, time.Second}
 
 // insist sends the payload again if its protocol wants that of a 402: see [protocol.Protocol]. A receipt in it shows
-// that the seller has taken the payload.
+// that the seller has taken the payload, and without a challenge it is the application's own.
 func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, err error) (*http.Response, *sendTrace, error) {
 	m, carrier := call.memo, t.carrierFor(req)
 	for _, pause := range insistPauses {
-		if err != nil || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() || carrier.answer(resp, m.wire).Receipted() {
+		if err != nil || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() {
+			break
+		}
+		if said := carrier.answer(resp, m.wire); !said.Found || said.Receipted() {
 			break
 		}
 		m.answered = true

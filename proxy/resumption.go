@@ -139,7 +139,7 @@ func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, 
 	case <-time.After(endPatience):
 	case <-req.Context().Done():
 	}
-	m, err := t.reopen(req, call, c.paymentID)
+	m, err := t.reopen(req, call, carrier, c.paymentID)
 	if err != nil {
 		t.log.InfoContext(req.Context(), "a resumed answer to a payment that is not at hand", "payment", c.paymentID, "error", err)
 		if carrier.said.Terms == nil {
@@ -163,12 +163,15 @@ func (t *Transport) resumed(req *http.Request, call *Call, resp *http.Response, 
 // errOtherAnswer reports a further answer in a stream that has brought one.
 var errOtherAnswer = errors.New("the stream has brought another answer")
 
-// reopen opens an earlier payment for a call that has none.
-func (t *Transport) reopen(req *http.Request, call *Call, paymentID string) (*memo, error) {
+// reopen opens an earlier payment, whose answer has come, for a call that has none.
+func (t *Transport) reopen(req *http.Request, call *Call, by *mcpCarrier, paymentID string) (*memo, error) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
 	if call.finished || call.memo != nil && !call.memo.tail.delivered() {
 		return nil, errOtherAnswer
+	}
+	if call.carrier == nil {
+		call.carrier = by
 	}
 	m := &memo{method: methodOf(req), uri: req.URL.RequestURI(), host: req.URL.Host, answered: true, placed: t.redirects.place(req, call)}
 	return m, t.openPayment(req, call, m, paymentID)

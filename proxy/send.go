@@ -189,6 +189,9 @@ func (t *Transport) sendOnce(req *http.Request, call *Call, seen *sendTrace) (*h
 // paid makes the request with its payment. stop ends ctx.
 func (t *Transport) paid(req *http.Request, call *Call, seen *sendTrace, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
 	m := call.memo
+	if err := t.carrierFor(req).room(req, m.wire, m.attempt.Payload()); err != nil { // a further attempt has a header of its own
+		return nil, err
+	}
 	body, err := m.body.reader()
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ const (
 	LastOffset        = identityOffset
 )
 
-// mppPath is where the sellers sell by MPP.
+// mppPath begins the paths that sell by MPP.
 const mppPath = "/mpp"
 
 // closeTime is the time that requests have to finish when the world ends.

@@ -38,6 +38,7 @@ var (
 	_ pay.KeyProving  = (*Local)(nil)
 	_ pay.KeyImporter = (*Local)(nil)
 	_ pay.SigningIn   = (*Local)(nil)
+	_ pay.BytesSigner = (*Local)(nil)
 
 	_ treasury.TransactionSigning = (*Local)(nil)
 )
@@ -86,6 +87,15 @@ func provided(id string, key *x402.Key) pay.ProvidedWallet {
 // It also fails when the message, the wallet and the stored key do not belong together.
 func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
 	return l.sign(ctx, w, m.From, m.Digest)
+}
+
+// SignBytes signs the Keccak-256 hash of the message's bytes: of a transaction of a chain with keys like Ethereum's. It
+// fails as Sign does.
+func (l *Local) SignBytes(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
+	if len(m.Bytes) == 0 {
+		return x402.Signature{}, errors.New("the message is empty")
+	}
+	return l.sign(ctx, w, m.From, [32]byte(x402.Keccak256(m.Bytes)))
 }
 
 // SignTransaction signs a transaction of the wallet. Its errors are those of Sign.

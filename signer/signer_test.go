@@ -111,6 +111,27 @@ func TestLocalSigns(t *testing.T) {
 	}
 }
 
+func TestLocalSignsBytes(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
+	m := pay.Message{From: *w.Address, Bytes: []byte("a transaction")}
+	signature, err := local.SignBytes(t.Context(), w, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := x402.Recover([32]byte(x402.Keccak256(m.Bytes)), signature); err != nil || by != *w.Address {
+		t.Errorf("recovered %s, %v; want %s", by, err, w.Address)
+	}
+	if _, err := local.SignBytes(t.Context(), other, m); err == nil {
+		t.Error("another wallet signs it")
+	}
+	if _, err := local.SignBytes(t.Context(), w, pay.Message{From: *w.Address}); err == nil {
+		t.Error("nothing is signed")
+	}
+}
+
 func TestLocalSignsTransactions(t *testing.T) {
 	t.Parallel()
 	var s shelf

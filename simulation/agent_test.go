@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,7 @@ type order struct {
 	later  bool // its agent does not ask for it yet
 	path   string
 	tool   bool // it is a call of MCP
+	own    bool // its agent has a credential of its own in Authorization
 	// resumes: its agent asks for the rest of a stream that was cut off.
 	resumes bool
 	led     time.Time // when a redirect led here; zero: none did
@@ -127,7 +129,7 @@ func (w *world) try(o *order, n *node) {
 		case proxyDoor:
 			a.result <- w.throughProxy(ctx, a)
 		case payerDoor:
-			_, got := w.askREST(ctx, a, "payer")
+			_, got := w.askREST(ctx, a, "payer", w.mix.challengeOf(o.number, seller+o.path, ""))
 			a.result <- got
 		case sellerDoor:
 			a.result <- w.payItself(ctx, a)
@@ -152,6 +154,9 @@ func (w *world) throughProxy(ctx context.Context, a *attempt) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	if o.own {
+		r.Header.Set("Authorization", ownCredential(o.number))
+	}
 	call.Ask(r.Header)
 	resp, err := n.door.RoundTrip(r.WithContext(proxy.WithCall(ctx, call)))
 	if err != nil {
@@ -161,6 +166,9 @@ func (w *world) throughProxy(ctx context.Context, a *attempt) outcome {
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	call.Finish(err == nil && ctx.Err() == nil && !n.isDead() && !w.isDeaf(a))
+	if asked := resp.Header.Get(x402.HeaderRequired) + resp.Header.Get(headerChallenge); asked != "" && ctx.Err() == nil {
+		w.termsTold(o, asked)
+	}
 	reason := resp.Header.Get("Purser-Declined") + resp.Header.Get("Purser-Error")
 	return outcome{status: resp.StatusCode, reason: reason, location: resp.Header.Get("Location"), body: string(text), err: err}
 }
@@ -171,10 +179,10 @@ type bought struct {
 	Payment                         struct{ ID string }
 }
 
-// askREST asks a purser to pay.
-func (w *world) askREST(ctx context.Context, a *attempt, settlement string) (b bought, got outcome) {
+// askREST asks a purser to pay a challenge.
+func (w *world) askREST(ctx context.Context, a *attempt, settlement, challenge string) (b bought, got outcome) {
 	o := a.order
-	ask := map[string]string{"paymentRequiredHeader": w.mix.challengeOf(o.number, seller+o.path, ""), "requestUrl": seller + o.path, "settlement": settlement}
+	ask := map[string]string{"paymentRequiredHeader": challenge, "requestUrl": seller + o.path, "settlement": settlement}
 	if o.idem != "" {
 		ask["idempotencyKey"] = o.idem
 	}
@@ -200,12 +208,28 @@ func (w *world) call(ctx context.Context, a *attempt, path string, body map[stri
 // payItself gets a payload, sends it to the seller, and posts the seller's receipt.
 func (w *world) payItself(ctx context.Context, a *attempt) outcome {
 	o := a.order
-	b, got := w.askREST(ctx, a, "seller")
+	asked := w.mix.challengeOf(o.number, seller+o.path, "")
+	if w.mix.mppOf(o.number).is {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, seller+o.path, nil)
+		if err != nil {
+			return outcome{err: err}
+		}
+		resp, err := (&way{w, w.agents}).RoundTrip(r)
+		if err != nil {
+			return outcome{err: err}
+		}
+		asked = cmp.Or(resp.Header.Get(headerChallenge), resp.Header.Get(x402.HeaderRequired))
+	}
+	b, got := w.askREST(ctx, a, "seller", asked)
 	if got.status != http.StatusOK || ctx.Err() != nil || w.isDeaf(a) {
 		return got
 	}
 	if o.lies {
-		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": receiptOf(fmt.Sprintf("0x%064x", o.number+1))})
+		lie := receiptOf
+		if b.PaymentHeader != x402.HeaderSignature {
+			lie = receiptMPP
+		}
+		w.call(ctx, a, "/v1/payments/"+b.Payment.ID+"/receipt", map[string]string{"receipt": lie(fmt.Sprintf("0x%064x", o.number+1))})
 		if o.number%2 == 0 {
 			return outcome{status: http.StatusPaymentRequired, reason: "never sent"}
 		}
@@ -220,7 +244,7 @@ func (w *world) payItself(ctx context.Context, a *attempt) outcome {
 		return outcome{err: err}
 	}
 	text, err := io.ReadAll(resp.Body)
-	receipt := resp.Header.Get(x402.HeaderResponse)
+	receipt := cmp.Or(resp.Header.Get(x402.HeaderResponse), resp.Header.Get(headerReceipt))
 	w.mu.Lock()
 	a.served = receipt != "" && !a.deaf && ctx.Err() == nil
 	w.mu.Unlock()

@@ -37,7 +37,7 @@ type ledger struct {
 	dust  []dust
 	count uint64 // of transactions; it tells their order
 	forks []fork
-	seen  map[x402.Nonce]submission // by which transfers were made, also those that were taken back
+	seen  map[use]submission // by which transfers were made, also those that were taken back
 }
 
 // move is a transfer that the chain has.
@@ -67,7 +67,7 @@ type fork struct{ from, to uint64 }
 
 func newLedger() *ledger {
 	n := x402.DefaultNetworks()[0]
-	return &ledger{network: n, asset: n.Assets[0], began: time.Now(), funds: map[x402.Address]money.Amount{}, seen: map[x402.Nonce]submission{}}
+	return &ledger{network: n, asset: n.Assets[0], began: time.Now(), funds: map[x402.Address]money.Amount{}, seen: map[use]submission{}}
 }
 
 // head returns the number of the newest block.
@@ -118,8 +118,8 @@ func (l *ledger) settle(a x402.Authorization, s x402.Signature, value money.Amou
 		return "", fmt.Errorf("%w: balance", errNotMoved)
 	}
 	l.scatter(a, value, block)
-	if _, again := l.seen[a.Nonce]; !again {
-		l.seen[a.Nonce] = submission{s, value}
+	if _, again := l.seen[useOf(a)]; !again {
+		l.seen[useOf(a)] = submission{s, value}
 	}
 	m := move{authorization: a, value: value, transaction: l.submit(block)}
 	m.to, m.input = l.callOf(a, s, value)
@@ -137,7 +137,7 @@ func (l *ledger) submit(block uint64) transaction {
 func (l *ledger) submitted(a x402.Authorization) (s x402.Signature, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first, known := l.seen[a.Nonce]
+	first, known := l.seen[useOf(a)]
 	return first.signature, known
 }
 

@@ -37,6 +37,7 @@ type mix struct {
 	treatments []string
 	railMix
 	toolMix
+	mppMix
 }
 
 // drawMix draws the faults of a run.
@@ -87,5 +88,11 @@ func drawMix(luck *rand.Rand) mix {
 // prompt reports whether each word of the RPC is right, and comes at once.
 func (m mix) prompt() bool { return m.chainFails+m.chainLags == 0 }
 
-// paid draws what the seller does with a payload.
-func (m mix) paid(luck *rand.Rand) string { return m.treatments[luck.IntN(len(m.treatments))] }
+// paid draws what the seller of an order does with a payload.
+func (m mix) paid(luck *rand.Rand, order int) string {
+	all := m.treatments
+	if m.mppOf(order).is {
+		all = append(slices.Clone(all), m.insist...)
+	}
+	return all[luck.IntN(len(all))]
+}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ type mutant struct{ name, file, old, new string }
 
 // mutants lists one for each protection that docs/design names and the world has a way to need.
 func mutants() []mutant {
-	return append(chainMutants(), []mutant{
+	return append(slices.Concat(chainMutants(), mppMutants()), []mutant{
 		{"a caller hears of a payment once the journal has it", "boltstore/committer.go", "failpoint.Off(failpoint.Journal)", "true"},
 		{"a torn record of the journal does not count", "boltstore/journal_file.go", "if recordSum(seed, head, r.changes) != binary.BigEndian.Uint32(head[24:]) {", "if false {"},
 		{"the database has the records of earlier epochs", "boltstore/journal_file.go", "if !ok || r.epoch != epoch || r.seq != uint64(len(c.records))+1 {", "if !ok {"},

@@ -11,7 +11,6 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/x402"
 )
 
 // people pause and revoke keys, and answer approvals. The rules compare payments with their words.
@@ -177,15 +176,15 @@ func (w *world) restore(n *node) {
 
 // forgive notes what a restored store cannot know: the payments since its backup.
 func (w *world) forgive(n *node) {
-	known := map[x402.Nonce]bool{}
+	known := map[use]bool{}
 	for _, p := range w.rows(n.store) {
-		known[p.Authorization.Nonce] = true
+		known[useOf(p.Authorization)] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for nonce := range w.signatures {
-		if !known[nonce] {
-			w.forgiven[nonce] = true
+	for of := range w.signatures {
+		if !known[of] {
+			w.forgiven[of] = true
 		}
 	}
 }

@@ -43,16 +43,16 @@ func (w *world) checkWallets() {
 		return
 	}
 	taken := map[x402.Address]money.Amount{}
-	used := map[x402.Nonce]bool{}
+	used := map[use]bool{}
 	for _, m := range w.chain.moved() {
 		a := m.authorization
-		used[a.Nonce] = true
+		used[useOf(a)] = true
 		taken[a.From] = taken[a.From].AddSaturated(m.value)
 	}
 	w.mu.Lock()
-	for nonce, s := range w.signatures {
-		if !used[nonce] && time.Now().Before(s.ends) {
-			taken[s.from] = taken[s.from].AddSaturated(s.value)
+	for of, s := range w.signatures {
+		if !used[of] && time.Now().Before(s.ends) {
+			taken[of.from] = taken[of.from].AddSaturated(s.value)
 		}
 	}
 	w.mu.Unlock()
@@ -62,6 +62,36 @@ func (w *world) checkWallets() {
 			w.violated("a wallet of %s has signed for %s, and has moved that or may still", w.chain.funds[from], taken[from])
 		}
 	}
+}
+
+// checkSignature checks that an order is signed for once more only when what was signed for it before can move nothing
+// any more: the block that is safe has come to its end, and has not used it.
+func (w *world) checkSignature(of use, next signature) {
+	if order := orderOf(next.value.String()); w.mayMove(order, of) {
+		w.violated("order %d has a second authorization, and the first one moves its money or may still", order)
+	}
+}
+
+// mayMove reports whether an authorization for an order has moved money, or may still, without counting one of them.
+func (w *world) mayMove(order int, but use) bool {
+	w.chain.mu.Lock()
+	safe := w.chain.timeOf(w.chain.head() - safeBlocks)
+	moved := map[use]money.Amount{}
+	for _, m := range w.chain.moves {
+		moved[useOf(m.authorization)] = m.value
+	}
+	w.chain.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for of, s := range w.signatures {
+		if of == but || orderOf(s.value.String()) != order {
+			continue
+		}
+		if value, used := moved[of]; used && !value.IsZero() || !used && safe.Before(s.ends) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkFailures checks that a key begins nothing more on a day on which too many of its payments have failed.
@@ -107,14 +137,14 @@ func (w *world) rows(s pay.Store) (rows []*pay.Payment) {
 
 // remembers checks that a store has every payment for which there is a signature.
 func (w *world) remembers(n *node) {
-	known := map[x402.Nonce]bool{}
+	known := map[use]bool{}
 	for _, p := range w.rows(n.store) {
-		known[p.Authorization.Nonce] = true
+		known[useOf(p.Authorization)] = true
 	}
 	w.mu.Lock()
 	forgotten := 0
-	for nonce := range w.signatures {
-		if !known[nonce] && !w.forgiven[nonce] {
+	for of := range w.signatures {
+		if !known[of] && !w.forgiven[of] {
 			forgotten++
 		}
 	}
@@ -153,16 +183,18 @@ func told(p *pay.Payment, m move) money.Amount {
 // audit compares the books with the chain once all payments are final.
 func (w *world) audit(n *node) {
 	w.remembers(n)
-	moves := map[x402.Nonce]move{}
+	moves, payers := map[use]move{}, map[use]int{}
 	for _, m := range w.chain.moved() {
-		moves[m.authorization.Nonce] = m
+		moves[useOf(m.authorization)] = m
 	}
 	booked := map[string]money.Amount{}
 	for _, p := range w.rows(n.store) {
-		nonce := p.Authorization.Nonce
-		m, moved := moves[nonce]
-		delete(moves, nonce)
+		of := useOf(p.Authorization)
+		m, moved := moves[of]
 		order := orderOf(p.Terms.Amount.String())
+		if payers[of]++; moved && payers[of] > 1 {
+			w.violated("the payment of order %d shares its authorization with another one, and that has moved money", order)
+		}
 		switch {
 		case !final(p):
 			w.violated("the payment of order %d is not final: %s %v", order, p.State, p.Flags())
@@ -180,7 +212,7 @@ func (w *world) audit(n *node) {
 		}
 	}
 	for _, m := range w.chain.moved() {
-		if _, unbooked := moves[m.authorization.Nonce]; unbooked && !m.value.IsZero() {
+		if payers[useOf(m.authorization)] == 0 && !m.value.IsZero() {
 			w.violated("the books lack a transfer of order %d", orderOf(m.authorization.Value.String()))
 		}
 	}

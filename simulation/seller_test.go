@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -47,6 +48,8 @@ type sellers struct {
 	mu   sync.Mutex
 	held []held
 	cut  []string // answers of streams, which may have been cut off before them
+	// issued has the challenges of MPP.
+	issued map[issued][]challenge
 }
 
 func (s *sellers) keep(h held) {
@@ -67,9 +70,13 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 			_ = r.Body.Close()
 		}
 	}()
-	value, about := r.Header.Get(x402.HeaderSignature), r.URL.Path
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
+	value, about := cmp.Or(r.Header.Get(x402.HeaderSignature), mppIn(r.Header)), r.URL.Path
 	if about == toolPath && r.Method == http.MethodPost {
-		var err error
 		if r, value, err = v.readTool(r); err != nil {
 			return nil, err
 		}
@@ -100,14 +107,18 @@ func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // keep has the seller keep a payload, if there is one.
 func (v *way) keep(value string) {
-	payload, err := x402.DecodePayload(value)
-	if err != nil {
-		return
-	}
-	if a, sig, err := payload.Authorization(); err == nil {
+	if a, sig, err := paidBy(value); err == nil {
 		v.conductor.say("the seller has order %d paid all the same", orderOf(a.Value.String()))
+		v.leaves(a)
 		v.sellers.keep(held{a, sig})
 	}
+}
+
+// leaves notes that a payload has reached its seller.
+func (v *way) leaves(a x402.Authorization) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.left[orderOf(a.Value.String())] = true
 }
 
 // wrote calls the hooks of a connection on which the request was written.
@@ -143,35 +154,40 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 	if err != nil {
 		return response(r, http.StatusNotFound, "no such order"), nil
 	}
+	v.checkOwn(r, v.numbered(order))
 	if value == "" {
 		return v.ask(r, order, "", luck), nil
 	}
-	payload, err := x402.DecodePayload(value)
+	a, sig, err := paidBy(value)
 	if err != nil {
 		return nil, err
 	}
-	a, sig, err := payload.Authorization()
-	if err != nil {
-		return nil, err
-	}
+	v.leaves(a)
 	v.chain.mu.Lock()
 	used := v.chain.used(a)
 	v.chain.mu.Unlock()
-	if used != nil {
+	no := ""
+	if paysByMPP(r) {
+		no = v.verifyMPP(r, order, value)
+	}
+	if used != nil && (no == "" || v.mix.replays) {
 		if v.mix.replays { // this seller delivers what was paid for as often as it is asked
 			return v.deliver(r, order, used.hash, luck), nil
 		}
-		return v.ask(r, order, spentReason(a), luck), nil
+		return v.askAfter(r, order, a, luck), nil
 	}
-	what := v.mix.paid(luck)
+	if no != "" {
+		return v.ask(r, order, no, luck), nil
+	}
+	what := v.mix.paid(luck, order)
 	if v.calm() {
 		what = delivers
 	}
 	v.conductor.say("%s pays order %d, and the seller %s", v.node, order, what)
 	switch what {
-	case holds, holdsAndRefuses:
+	case holds, holdsAndRefuses, holdsAndForbids:
 		v.sellers.keep(held{a, sig})
-	case refuses, fails:
+	case refuses, fails, forbids:
 	default:
 		transaction, err := v.chain.settle(a, sig, v.mix.charged(a, luck))
 		if err != nil {
@@ -196,6 +212,8 @@ func (v *way) answer(r *http.Request, value string, luck *rand.Rand) (*http.Resp
 		return v.ask(r, order, "insufficient_funds", luck), nil
 	case fails:
 		return v.fail(r, http.StatusInternalServerError, "error", luck), nil
+	case forbids, movesAndForbids, holdsAndForbids:
+		return v.forbid(r, []int{http.StatusForbidden, http.StatusConflict}[luck.IntN(2)], luck), nil
 	}
 	return nil, errLost
 }
@@ -227,6 +245,9 @@ func (m mix) challengeOf(order int, url, reason string) string {
 }
 
 func (v *way) ask(r *http.Request, order int, reason string, luck *rand.Rand) *http.Response {
+	if v.mix.mppOf(order).is {
+		return v.askMPP(r, order, reason, luck)
+	}
 	if toolOf(r) != nil {
 		return v.askTool(r, order, reason, luck)
 	}
@@ -237,10 +258,16 @@ func (v *way) deliver(r *http.Request, order int, transaction string, luck *rand
 	if toolOf(r) != nil {
 		return v.deliverTool(r, order, transaction, luck)
 	}
+	if paysByMPP(r) {
+		return response(r, http.StatusOK, fmt.Sprintf("goods %d", order), headerReceipt, receiptMPP(transaction))
+	}
 	return response(r, http.StatusOK, fmt.Sprintf("goods %d", order), x402.HeaderResponse, receiptOf(transaction))
 }
 
 func (v *way) fail(r *http.Request, status int, body string, luck *rand.Rand) *http.Response {
+	if paysByMPP(r) && luck.IntN(2) == 0 {
+		return v.forbid(r, status, luck)
+	}
 	if toolOf(r) != nil {
 		return v.failTool(r, luck)
 	}

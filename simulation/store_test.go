@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +56,8 @@ func (b *bordered) Begin(ctx context.Context, begin *pay.Begin) (begun pay.Begun
 	err = b.do(ctx, "begin "+begin.Terms.Amount.String(), func() (err error) {
 		if begun, err = b.Store.Begin(ctx, begin); err == nil {
 			b.begun(begun, b.Store)
+		} else if errors.Is(err, pay.ErrChallengeTaken) {
+			b.conductor.say("%s: the challenge of %s is taken", b.node, begin.Terms.Amount)
 		}
 		return err
 	})

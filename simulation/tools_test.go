@@ -49,8 +49,8 @@ type toolCall struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	} `json:"params"`
 
-	dialect string
-	paid    bool
+	dialect   string
+	paid, mpp bool
 }
 
 type toolKey struct{}
@@ -63,17 +63,16 @@ func toolOf(r *http.Request) *toolCall {
 
 // readTool reads a call of a tool, and returns its payment as a header's value.
 func (v *way) readTool(r *http.Request) (*http.Request, string, error) {
-	body, err := io.ReadAll(r.Body)
 	var c toolCall
-	if err == nil {
-		err = json.Unmarshal(body, &c)
-	}
-	if err != nil {
+	if err := json.Unmarshal(bodyOf(r), &c); err != nil {
 		return r, "", err
 	}
 	c.dialect = dialects[(v.mix.dialect+c.Params.Arguments.Order)%len(dialects)]
+	var err error
 	credential, value := c.Params.Meta["x402/payment"], ""
-	if c.paid = credential != nil; c.paid {
+	if text := c.Params.Meta["org.paymentauth/credential"]; text != nil {
+		c.paid, c.mpp, value = true, true, paymentOf+base64.RawURLEncoding.EncodeToString(text)
+	} else if c.paid = credential != nil; c.paid {
 		value = base64.StdEncoding.EncodeToString(credential)
 		if c.dialect == "cloudflare" {
 			err = json.Unmarshal(credential, &value)
@@ -103,9 +102,13 @@ func (v *way) askTool(r *http.Request, order int, reason string, luck *rand.Rand
 // deliverTool gives a call its result.
 func (v *way) deliverTool(r *http.Request, order int, transaction string, luck *rand.Rand) *http.Response {
 	receipt, _ := base64.StdEncoding.DecodeString(receiptOf(transaction))
+	meta := map[string]any{"x402/payment-response": json.RawMessage(receipt)}
+	if paysByMPP(r) {
+		receipt, _ = base64.RawURLEncoding.DecodeString(receiptMPP(transaction))
+		meta = map[string]any{"org.paymentauth/receipt": json.RawMessage(receipt)}
+	}
 	return v.answerTool(r, luck, "result", map[string]any{
-		"content": []any{map[string]any{"type": "text", "text": fmt.Sprintf("goods %d", order)}},
-		"_meta":   map[string]any{"x402/payment-response": json.RawMessage(receipt)},
+		"content": []any{map[string]any{"type": "text", "text": fmt.Sprintf("goods %d", order)}}, "_meta": meta,
 	})
 }
 
@@ -240,7 +243,7 @@ func (w *world) exchange(ctx context.Context, a *attempt, method, body string, h
 		if got.reason == "" { // behind other messages
 			got.reason = answer.Result.Meta.Declined.Reason
 		}
-		if strings.Contains(message, "accepts") {
+		if strings.Contains(message, "accepts") || strings.Contains(message, "challenges") {
 			w.termsTold(o, message)
 		}
 		return got, last
@@ -248,19 +251,17 @@ func (w *world) exchange(ctx context.Context, a *attempt, method, body string, h
 	return outcome{err: errCut}, last
 }
 
-// termsTold checks that terms reach an agent only while its order has no payment: one that pays by itself would pay a
-// second time. A purser whose clock jumps forgets which streams were cut.
+// termsTold checks that terms reach an agent only while no payload of its order has left that may move money: an agent
+// that pays by itself would pay a second time. A purser whose clock jumps, or whose backup is restored, does not know
+// all that has left. A revoked key has no payments.
 func (w *world) termsTold(o *order, message string) {
-	if w.mix.jumps > 0 {
+	if w.mix.jumps+w.mix.restores > 0 || w.people.revoked[o.key.ID] {
 		return
 	}
 	w.mu.Lock()
-	signed := false
-	for _, s := range w.signatures {
-		signed = signed || orderOf(s.value.String()) == o.number
-	}
+	left := w.left[o.number]
 	w.mu.Unlock()
-	if signed {
+	if left && w.mayMove(o.number, use{}) {
 		w.violated("terms of order %d reached its agent behind a payment: %.300s", o.number, message)
 	}
 }

@@ -53,17 +53,25 @@ type world struct {
 	peace     atomic.Bool // faults are over
 
 	mu         sync.Mutex
-	signatures map[x402.Nonce]signature
-	forgiven   map[x402.Nonce]bool // what a backup need not have
-	broken     []string            // rules that do not hold
+	signatures map[use]signature
+	forgiven   map[use]bool // what a backup need not have
+	left       map[int]bool // orders of which a payload has reached a seller
+	broken     []string     // rules that do not hold
 }
 
 // calm reports whether faults are over.
 func (w *world) calm() bool { return w.peace.Load() }
 
+// use names an authorization as the chain does. Sellers of MPP choose the nonce, so that two wallets may have one.
+type use struct {
+	from  x402.Address
+	nonce x402.Nonce
+}
+
+func useOf(a x402.Authorization) use { return use{a.From, a.Nonce} }
+
 // signature holds the amount that a wallet has signed away. Its payee may move that until it ends.
 type signature struct {
-	from  x402.Address
 	value money.Amount
 	ends  time.Time
 }
@@ -91,14 +99,15 @@ func (s *signature) read(message map[string]any) (nonce x402.Nonce, err error) {
 
 // signed remembers a signature.
 func (w *world) signed(m pay.Message) {
-	s := signature{from: m.From}
+	var s signature
 	nonce, err := s.read(m.TypedData().Message)
 	if err != nil {
 		w.violated("a signature cannot be read: %v", err)
 	}
+	w.checkSignature(use{m.From, nonce}, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.signatures[nonce] = s
+	w.signatures[use{m.From, nonce}] = s
 }
 
 // violated notes that a rule does not hold.
@@ -150,11 +159,12 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	w := &world{
 		t: t, dir: dir, conductor: &conductor{luck: luck, began: time.Now()}, log: slog.New(slog.DiscardHandler),
 		chain: newLedger(), sellers: &sellers{}, agents: &node{name: "agent"}, people: newPeople(),
-		wallets: map[string]pay.Wallet{}, signatures: map[x402.Nonce]signature{}, forgiven: map[x402.Nonce]bool{},
+		wallets: map[string]pay.Wallet{}, signatures: map[use]signature{}, forgiven: map[use]bool{}, left: map[int]bool{},
 	}
 	w.mix = drawMix(luck)
 	tools := rand.New(rand.NewPCG(seed, toolStream))
 	w.mix.toolMix = drawTools(tools)
+	w.mix.mppMix = drawMPP(rand.New(rand.NewPCG(seed, mppStream)), w.mix)
 	w.chain.habits = w.mix.habits
 	w.conductor.say("seed %d: %+v", seed, w.mix)
 	if w.mix.shared {
@@ -171,6 +181,11 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 	for _, o := range w.orders {
 		if o.tool = o.door == proxyDoor && tools.IntN(100) < w.mix.tools; o.tool {
 			o.path, o.posts, o.resumes = toolPath, true, tools.IntN(100) < w.mix.resumes
+		}
+		if h := w.mix.mppOf(o.number); h.is && w.mix.restores > 0 {
+			o.idem = "" // a restored backup does not know for which order a challenge has chosen a nonce
+		} else if h.is {
+			o.own = h.own && o.door == proxyDoor && !o.tool
 		}
 	}
 	return w

@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,18 @@ func (t Treasury) Deposits(ctx context.Context, w pay.Wallet, since time.Time, m
 	case !ok || !tells:
 		return d, pay.ErrNoChain
 	}
-	d.Asset = n.Assets[0]
+	d.Asset = whole(n)
 	reading, cancel := context.WithTimeout(ctx, depositTime)
 	defer cancel()
-	if err = t.payer.CheckChain(reading, n, d.Asset); err == nil {
-		err = d.read(reading, past, n, *w.Address, since, most, t.Clock())
+	for _, a := range n.Assets {
+		one := Deposits{Asset: a}
+		if err = t.payer.CheckChain(reading, n, a); err == nil {
+			err = one.read(reading, past, n, *w.Address, since, most, t.Clock())
+		}
+		if err != nil {
+			break
+		}
+		d.add(one, most)
 	}
 	if errors.Is(err, pay.ErrUnwatched) {
 		err = fmt.Errorf("%w: %w", pay.ErrNoChain, err)
@@ -63,6 +71,18 @@ func (t Treasury) Deposits(ctx context.Context, w pay.Wallet, since time.Time, m
 		d.Since = d.List[k-1].Time
 	}
 	return d, nil
+}
+
+// add puts in the deposits of another token.
+func (d *Deposits) add(one Deposits, most int) {
+	d.List = append(d.List, one.List...)
+	slices.SortStableFunc(d.List, func(a, b Deposit) int { return cmp.Or(cmp.Compare(b.Block, a.Block), cmp.Compare(b.Index, a.Index)) })
+	if d.Partial = d.Partial || one.Partial || len(d.List) > most; len(d.List) > most {
+		d.List = d.List[:most]
+	}
+	if d.Since.Before(one.Since) {
+		d.Since = one.Since
+	}
 }
 
 // read lists transfers from the newest block down. It fails only if it can list nothing at all.

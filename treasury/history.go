@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,11 +96,11 @@ func (t Treasury) History(ctx context.Context, q HistoryQuery) (h History, err e
 	if !ok || !tells {
 		return h, pay.ErrNoChain
 	}
-	h.Asset = n.Assets[0]
-	if err = t.payer.CheckChain(ctx, n, h.Asset); err == nil {
+	h.Asset = whole(n)
+	if err = t.payer.CheckChain(ctx, n, n.Assets[0]); err == nil {
 		if err = readHistory(ctx, past, n, q, &h); err == nil {
 			// The RPC's name may have moved to another machine meanwhile.
-			err = t.payer.Identify(ctx, n, h.Asset)
+			err = t.payer.Identify(ctx, n, n.Assets[0])
 		}
 	}
 	if errors.Is(err, pay.ErrUnwatched) {
@@ -150,7 +151,7 @@ func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q Histo
 	for _, w := range q.Wallets {
 		var now, opening, closing money.Amount
 		if err == nil {
-			now, err = past.BalanceAt(ctx, n, h.Asset, w, safe)
+			now, err = balanceAt(ctx, past, n, w, safe)
 		}
 		if err == nil {
 			closing, err = h.wind(w, now, h.Closing.Number)
@@ -168,11 +169,11 @@ func readHistory(ctx context.Context, past ChainHistory, n x402.Network, q Histo
 func (h *History) askBalances(ctx context.Context, past ChainHistory, n x402.Network, q HistoryQuery) error {
 	h.Balances = map[x402.Address][2]money.Amount{}
 	for _, w := range q.Wallets {
-		opening, err := past.BalanceAt(ctx, n, h.Asset, w, h.Opening)
+		opening, err := balanceAt(ctx, past, n, w, h.Opening)
 		if err != nil {
 			return err
 		}
-		closing, err := past.BalanceAt(ctx, n, h.Asset, w, h.Closing)
+		closing, err := balanceAt(ctx, past, n, w, h.Closing)
 		if err != nil {
 			return err
 		}
@@ -181,10 +182,42 @@ func (h *History) askBalances(ctx context.Context, past ChainHistory, n x402.Net
 	return nil
 }
 
+// whole returns the asset as which all tokens of a network are counted: they are of one currency.
+func whole(n x402.Network) x402.Asset {
+	a := n.Assets[0]
+	a.Symbol = a.Currency()
+	return a
+}
+
+// balanceAt sums up what a wallet has of all tokens of a network.
+func balanceAt(ctx context.Context, past ChainHistory, n x402.Network, w x402.Address, b pay.ChainBlock) (sum money.Amount, err error) {
+	for _, a := range n.Assets {
+		have, err := past.BalanceAt(ctx, n, a, w, b)
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.AddSaturated(have)
+	}
+	return sum, nil
+}
+
 func (h *History) readTransfers(ctx context.Context, past ChainHistory, n x402.Network, q HistoryQuery, from, to uint64) error {
 	h.Transfers = nil
+	for _, a := range n.Assets {
+		if err := h.readToken(ctx, past, n, a, q, from, to); err != nil {
+			return err
+		}
+	}
+	if len(n.Assets) > 1 {
+		slices.SortStableFunc(h.Transfers, func(a, b Transfer) int { return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.Index, b.Index)) })
+	}
+	return nil
+}
+
+// readToken reads the transfers of one token.
+func (h *History) readToken(ctx context.Context, past ChainHistory, n x402.Network, token x402.Asset, q HistoryQuery, from, to uint64) error {
 	for size := uint64(0); from <= to; {
-		a, err := past.Transfers(ctx, TransfersQuery{Network: n, Asset: h.Asset, Wallets: q.Wallets, From: from, To: to, Size: size})
+		a, err := past.Transfers(ctx, TransfersQuery{Network: n, Asset: token, Wallets: q.Wallets, From: from, To: to, Size: size})
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/purserpay/purser/internal/rlp"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -34,16 +35,15 @@ const dynamicFee = 2
 
 // fields returns what is encoded, in the order of EIP-1559, without the list around it.
 func (t Transaction) fields() []byte {
-	number := func(a money.Amount) []byte { return rlpNumber(a.AppendBytes(nil)) }
-	var noValue money.Amount
+	const noValue = 0
 	return slices.Concat(
-		number(money.New(t.ChainID)), number(money.New(t.Nonce)), number(t.Tip), number(t.MaxFee), number(money.New(t.Gas)),
-		rlpString(t.To.Bytes()), number(noValue), rlpString(t.Data), rlpList(nil),
+		rlp.Uint(t.ChainID), rlp.Uint(t.Nonce), rlp.Amount(t.Tip), rlp.Amount(t.MaxFee), rlp.Uint(t.Gas),
+		rlp.String(t.To.Bytes()), rlp.Uint(noValue), rlp.String(t.Data), rlp.List(),
 	)
 }
 
 // Encode returns the unsigned transaction.
-func (t Transaction) Encode() []byte { return append([]byte{dynamicFee}, rlpList(t.fields())...) }
+func (t Transaction) Encode() []byte { return append([]byte{dynamicFee}, rlp.List(t.fields())...) }
 
 // Digest returns the hash that gets signed.
 func (t Transaction) Digest() [32]byte { return [32]byte(x402.Keccak256(t.Encode())) }
@@ -56,7 +56,7 @@ func (t Transaction) Signed(s x402.Signature) (SignedTransaction, error) {
 	case from != t.From:
 		return SignedTransaction{}, fmt.Errorf("the transaction is signed by %s instead of %s", from, t.From)
 	}
-	raw := append([]byte{dynamicFee}, rlpList(slices.Concat(t.fields(), rlpNumber([]byte{s[64] - 27}), rlpNumber(s[:32]), rlpNumber(s[32:64])))...)
+	raw := append([]byte{dynamicFee}, rlp.List(t.fields(), rlp.Number([]byte{s[64] - 27}), rlp.Number(s[:32]), rlp.Number(s[32:64]))...)
 	return SignedTransaction{Raw: raw, Hash: "0x" + hex.EncodeToString(x402.Keccak256(raw))}, nil
 }
 
@@ -73,7 +73,7 @@ func (t Transaction) Adopt(raw []byte) (SignedTransaction, error) {
 	}
 	var s x402.Signature
 	for _, number := range [][]byte{s[64:], s[:32], s[32:64]} {
-		if end, same = readNumber(number, end); !same {
+		if end, same = rlp.ReadNumber(number, end); !same {
 			return SignedTransaction{}, errors.New("it is not signed")
 		}
 	}

@@ -3,6 +3,7 @@ package treasury
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/purserpay/purser/money"
@@ -86,7 +87,7 @@ func (t Treasury) order(w Withdrawal) (pay.Order, error) {
 		return pay.Order{}, pay.ErrNoAddress
 	case w.To.IsZero():
 		return bad("the zero address has no owner: what is sent there is lost")
-	case w.To == n.Assets[0].Address:
+	case slices.ContainsFunc(n.Assets, func(a x402.Asset) bool { return w.To == a.Address }):
 		return bad("that is the token's contract: what is sent there is lost")
 	case w.To == *w.Wallet.Address:
 		return bad("that is the wallet's own address")

@@ -21,14 +21,17 @@ func (e echo) of(o Offer) Offer {
 	return o
 }
 
-// infos returns extensions with no member but info in those that have one: sellers compare no other. All
+// extensionMPP is in the challenges of sellers that speak MPP too (mppx, pympp). They refuse it without its schema.
+const extensionMPP = "mppx"
+
+// infos returns extensions with no member but info in those that have one: other sellers compare no other. All
 // other bytes stay. The id, if not "", goes into the info of payment-identifier.
 func infos(extensions json.RawMessage, id string) json.RawMessage {
 	out := make(json.RawMessage, 0, min(len(extensions), 4<<10)+len(id))
 	done, from := 0, 0
 	for name, value := range strictjson.Members(extensions) {
 		info, ok := infoIn(value)
-		if !ok {
+		if !ok || name == extensionMPP {
 			continue
 		}
 		for &extensions[from] != &value[0] { // it is a slice of extensions

@@ -28,6 +28,7 @@ func TestOfferWithin(t *testing.T) {
 	for name, c := range map[string]struct{ challenge, resource, extensions string }{
 		"all":           {v2(short, some), short, some},
 		"schema":        {v2(short, `{"bazaar":{"info":{"n":1},"schema":{"text":"`+words+`"}}}`), short, some},
+		"mppx":          {v2(short, `{"mppx":{"info":{"method":"GET"},"schema":{}}}`), short, `{"mppx":{"info":{"method":"GET"},"schema":{}}}`},
 		"description":   {v2(long, some), cut, some},
 		"a text":        {v2(`"https://a.example/x"`, some), `"https://a.example/x"`, some},
 		"info":          {v2(short, `{"bazaar":{"info":{"example":"`+words+`"}}}`), short, ""},

@@ -1,16 +1,20 @@
 package x402
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 )
 
-// Asset is a token with EIP-3009 that purser pays with. Name and Version belong to its EIP-712
-// domain. DomainSeparator holds the answer of its contract to DOMAIN_SEPARATOR().
+// Asset is a token that purser pays with: one with EIP-3009, but for networks with a [Network.Rail]. Name and Version
+// belong to its EIP-712 domain. DomainSeparator holds the answer of its contract to DOMAIN_SEPARATOR().
 type Asset struct {
-	Symbol          string
+	Symbol string
+	// Unit names the currency in which budgets and books count the token; "": Symbol. Tokens of one unit are worth
+	// the same.
+	Unit            string
 	Address         Address
 	Decimals        int
 	Name, Version   string
@@ -28,6 +32,8 @@ type Network struct {
 	Default bool
 	// SafeTag is the tag of the newest block that the network will not take back: safe or finalized.
 	SafeTag string
+	// Rail is the only one that moves money on the network, if this package does not know it; 0: its own rails do.
+	Rail Rail
 	// Coin is the symbol of the currency that pays for gas. It has 18 decimals everywhere.
 	Coin string
 	// DataFee: beside the gas, a transaction pays for its data on Ethereum, as on each OP Stack chain.
@@ -106,6 +112,14 @@ var pinned = []Network{
 			DomainSeparator: must(ParseNonce("0xbbea200329a938bc3438984a49cb0732e66d66d7bd59c127abacc1710e77f7b3")),
 		}},
 	},
+	{
+		// Package tempo pays on it. Fees are paid in the tokens themselves. Both are dollars, and count as one.
+		Name: "tempo", Title: "Tempo", ChainID: 4217, SafeTag: TagFinalized, Coin: "USD", Rail: OtherRails,
+		Assets: []Asset{
+			{Symbol: "USDC.e", Unit: "USDC", Decimals: 6, Address: must(ParseAddress("0x20C000000000000000000000b9537d11c60E8b50"))},
+			{Symbol: "pathUSD", Unit: "USDC", Decimals: 6, Address: must(ParseAddress("0x20c0000000000000000000000000000000000000"))},
+		},
+	},
 }
 
 // otherNames lists the x402 v1 names of networks that purser does not pay on. They serve messages
@@ -132,6 +146,9 @@ var otherNames = []struct{ v1, v2 string }{
 	{"solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"},
 	{"solana-devnet", "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"},
 }
+
+// Currency returns the currency in which budgets and books count the token.
+func (a Asset) Currency() string { return cmp.Or(a.Unit, a.Symbol) }
 
 // Networks returns a copy of the pinned table.
 func Networks() []Network {

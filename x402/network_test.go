@@ -26,6 +26,9 @@ func TestPinnedSeparators(t *testing.T) {
 		if n.SafeTag != x402.TagSafe && n.SafeTag != x402.TagFinalized {
 			t.Errorf("%s has the tag %q", n.Name, n.SafeTag)
 		}
+		if n.Rail != 0 { // its tokens take nothing that has a domain
+			continue
+		}
 		for _, a := range n.Assets {
 			computed := x402.DomainSeparator(a.Name, a.Version, n.ChainID, a.Address)
 			if computed != a.DomainSeparator || hex.EncodeToString(computed[:]) != want[n.Name] {

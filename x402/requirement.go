@@ -33,7 +33,7 @@ type Requirement struct {
 	OtherRail Rail
 	// Way names the way to pay in lists of the operator's; "": the rail's own text.
 	Way string
-	// Nonce is what the challenge makes the nonce; nil: purser chooses one.
+	// Nonce holds the nonce that the challenge wants; nil: purser chooses one.
 	Nonce *Nonce
 	// Expires is the end of the offer; zero: it has none.
 	Expires time.Time

@@ -63,6 +63,8 @@ func (r Requirement) Supports() (Network, Asset, error) {
 		err = unsupported("scheme", r.Scheme, "")
 	case r.Network != "" && !known:
 		err = unsupported("network", r.Network, "")
+	case network.Rail != 0:
+		err = unsupported("scheme", r.Scheme, "the tokens of "+network.Name+" take no signed authorization")
 	case r.Problem != nil:
 		err = r.Problem
 	case !slices.Contains(transfers[r.Scheme], r.TransferMethod), r.Rail().Permit2() && r.Version == 1:

@@ -60,6 +60,14 @@ func (a about) examples() []example {
 			},
 		},
 		{
+			"A seller that speaks MPP. Its list says how it can behave: it rotates its challenges, loses answers, and lies",
+			[]string{
+				"curl -i " + through + " " + a.Seller + "/mpp/weather",
+				"curl -i " + through + " " + a.Seller + "/mpp/settles-denies",
+				"curl -s " + a.sellerDirect + "/mpp/",
+			},
+		},
+		{
 			"Limits hold: 2.50 USDC is more than a proxied request may cost (PURSER_MAX_PAYMENT), so its 402 comes back, with Purser-Declined",
 			[]string{"curl -i " + through + " " + a.Seller + "/report"},
 		},

@@ -45,6 +45,7 @@ func TestPrintedCommands(t *testing.T) {
 	wants := [][]string{
 		{"200 OK", "Purser-Payment: ", "Purser-Amount: 10000", "Purser-Transaction: 0x", `"sky":"clear"`},
 		{"hello", "Purser-Amount: 20000", `data: {"event":5,"of":5}`},
+		{"200 OK", "Payment-Receipt: ", "Purser-Amount: 10000", `"order":"/settles-denies"`, `"path":"/storm"`},
 		{"402 Payment Required", "Purser-Declined: per-payment"},
 		{"200 Connection Established", "purser-amount: 10000", "purser-transaction: 0x", `"sky":"clear"`},
 		{"200 Connection Established", "purser-amount: 10000", "purser-transaction: 0x", `"sky":"clear"`},
@@ -65,7 +66,7 @@ func TestPrintedCommands(t *testing.T) {
 				}
 			}
 		}
-		spent := 70_000 * round
+		spent := 90_000 * round
 		if got := balance(t, rpc, wallet); got != fmt.Sprint(100_000_000-spent) {
 			t.Errorf("round %d: balance %s after spending %d", round, got, spent)
 		}

@@ -1,8 +1,11 @@
 package kills
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,11 +70,7 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "purser.db")
 	for to, from := range map[string]string{path: w.purser.File(), boltstore.JournalPath(path): boltstore.JournalPath(w.purser.File())} {
-		text, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(to, text, 0o600)
-		}
-		if err != nil {
+		if err := copied(to, from); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,6 +86,36 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 		}
 	}()
 	return shop.Journal(t, store)
+}
+
+// copied copies a file. Blocks of zeros become a hole: bolt's file is nearly all hole.
+func copied(to, from string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	into, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, into.Close()) }()
+	zeros := make([]byte, 64<<10)
+	block := make([]byte, len(zeros))
+	for at := int64(0); ; {
+		n, err := io.ReadFull(source, block)
+		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
+			if _, err := into.WriteAt(block[:n], at); err != nil {
+				return err
+			}
+		}
+		if at += int64(n); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return into.Truncate(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // figures counts the findings of an audit.

@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,47 +72,37 @@ func some(k kind) []client {
 	return clients[i%len(clients):][:1]
 }
 
-// Each client shows the challenge of each seller to its caller: without a payer nothing runs and nothing is paid.
-func TestUnpaidCallsGetTheChallenge(t *testing.T) {
+// Each seller asks for money, which its client shows to its caller: without a payer nothing runs and nothing is paid. With
+// the small payer of these tests the four numbers are the same.
+func TestUnpaidAndPaidCalls(t *testing.T) {
 	t.Parallel()
 	for _, k := range slices.Concat(kinds, resumable) {
 		for _, c := range some(k) {
 			t.Run(k.name+" "+c.name, func(t *testing.T) {
 				t.Parallel()
-				s, city := env.seller(t, k), newCity()
-				w := newWire(t, s.URL, nil)
-				got := c.run(t, endpoint(w.URL), weather(city, 1))
-				if got[0].delivered(city) || s.runs(t, city) != 0 {
+				s, unpaid, city, p := env.seller(t, k), newCity(), newCity(), newPayer(t)
+				w := newWire(t, s.URL, func(send sender) sender {
+					paying := p.paying(send)
+					return func(r *http.Request, body []byte) (*http.Response, error) {
+						if bytes.Contains(body, []byte(`"`+unpaid+`"`)) {
+							return send(r, body)
+						}
+						return paying(r, body)
+					}
+				})
+				got := c.run(t, endpoint(w.URL), append(weather(unpaid, 1), weather(city, 2)...))
+				if got[0].delivered(unpaid) || s.runs(t, unpaid) != 0 {
 					t.Fatalf("%+v", got[0])
 				}
+				s.count(t, got[1:], city, p.wallet).require(t, 2)
 				calls := w.calls()
-				if len(calls) != 1 {
-					t.Fatalf("%d calls: %+v", len(calls), calls)
+				if len(calls) != 5 || t.Failed() {
+					t.Fatalf("%d calls: %+v\n%+v", len(calls), calls, got)
 				}
 				requireChallenge(t, calls[0], k.dialect, s.payTo)
 				capture(t, "challenges", k, c, calls[0])
-			})
-		}
-	}
-}
-
-// With the small payer of these tests the four numbers are the same.
-func TestPaidCalls(t *testing.T) {
-	t.Parallel()
-	for _, k := range slices.Concat(kinds, resumable) {
-		for _, c := range some(k) {
-			t.Run(k.name+" "+c.name, func(t *testing.T) {
-				t.Parallel()
-				s, city, p := env.seller(t, k), newCity(), newPayer(t)
-				w := newWire(t, s.URL, p.paying)
-				got := c.run(t, endpoint(w.URL), weather(city, 2))
-				s.count(t, got, city, p.wallet).require(t, 2)
-				calls := w.calls()
-				if len(calls) != 4 || t.Failed() {
-					t.Fatalf("%d calls: %+v\n%+v", len(calls), calls, got)
-				}
 				if c.name == "npm-client-2.4" || c.name == "pypi-mcp-1.30" {
-					capture(t, "paid", k, c, calls[1])
+					capture(t, "paid", k, c, calls[2])
 				}
 			})
 		}

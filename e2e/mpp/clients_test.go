@@ -46,7 +46,7 @@ func (p purchase) MarshalJSON() ([]byte, error) {
 	return json.Marshal([2]string{p.url, base64.StdEncoding.EncodeToString(p.body)})
 }
 
-// result is what a client got for a purchase. Without a status there is a failure.
+// result is the answer that a client got for a purchase. Without a status there is a failure.
 type result struct {
 	Status   int    `json:"status"`
 	Text     string `json:"text"`

@@ -128,10 +128,21 @@ func node(t testing.TB) string {
 // named is an address with the sellers' name in place of the host.
 func named(t testing.TB, raw string) string {
 	t.Helper()
+	return under(t, sellerName, raw)
+}
+
+// played is the address of a play of a shop, at a host of its own.
+func played(t testing.TB, raw, play string) string {
+	t.Helper()
+	return under(t, play+"."+sellerName, raw) + "/" + play
+}
+
+func under(t testing.TB, name, raw string) string {
+	t.Helper()
 	u, err := url.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Host = sellerName + ":" + u.Port()
+	u.Host = name + ":" + u.Port()
 	return u.String()
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/purserpay/purser/internal/declines"
 )
 
-// Declined tells of requests of a key that were not paid, for one reason at one host.
+// Declined tells of requests of a key that were not paid, for one reason at one host, or for one tool.
 type Declined struct {
 	Reason   string `json:"reason"`
 	Host     string `json:"host"`
-	KeyID    string `json:"key_id"` // "": no key
+	Tool     string `json:"tool,omitempty"` // such as mcp://api.example.com/tool/get_weather
+	KeyID    string `json:"key_id"`         // "": no key
 	KeyLabel string `json:"key_label,omitempty"`
 	Count    int    `json:"count"`
 	// First and Last are the times of the first and the last of them. Task, Price and Detail are those of the last.
@@ -54,8 +55,9 @@ func (p *Purser) declined(r *http.Request) (any, error) {
 	}
 	answer := DeclinedList{make([]Declined, len(list))}
 	for i, d := range list {
+		host, tool := d.Place()
 		answer.Declined[i] = Declined{
-			Reason: d.Reason, Host: d.Host, KeyID: d.KeyID, Count: d.Count, First: d.First, Last: d.Last, Task: d.Task,
+			Reason: d.Reason, Host: host, Tool: tool, KeyID: d.KeyID, Count: d.Count, First: d.First, Last: d.Last, Task: d.Task,
 			Detail: d.Detail, Do: declines.Do(d.Reason),
 		}
 		if d.Price != nil {

@@ -40,5 +40,10 @@ func TestDeclined(t *testing.T) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
+	w.must(w.store.AddDeclines(t.Context(), []pay.Declined{ago(0, 1, k.ID, "hosts", "mcp://tools.example.com/tool/search")}))
+	w.run("declined --host tools.example.com", "hosts mcp://tools.example.com/tool/search research nightly")
+	if got := list("declined --host mcp://tools.example.com/tool/search"); len(got) != 1 || got[0].Host != "tools.example.com" || got[0].Tool != "mcp://tools.example.com/tool/search" {
+		t.Errorf("%+v", got)
+	}
 	w.fails(map[string]string{"declined --key nobody": "no key has the id or label", "declined --since soon": "--since", "declined --limit 0": "--limit"})
 }

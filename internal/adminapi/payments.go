@@ -28,6 +28,7 @@ type Payment struct {
 	Door         policy.Door    `json:"door"`
 	Task         string         `json:"task,omitempty"`
 	Host         string         `json:"host"`
+	Tool         string         `json:"tool,omitempty"` // of a call of MCP, such as mcp://api.example.com/tool/get_weather
 	Settlement   pay.Settlement `json:"settlement"`
 	pay.Means
 	Network     string `json:"network"`
@@ -149,7 +150,7 @@ type Payments struct {
 func shownPayment(p *pay.Payment) Payment {
 	shown := Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
-		Host: p.Host, Settlement: p.Terms.Settlement, Means: p.Means(), Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
+		Host: p.Host, Tool: policy.ToolOf(p.RequestURL), Settlement: p.Terms.Settlement, Means: p.Means(), Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
 		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason, SellerSaid: p.SellerSaid, Advice: p.EmptyWallet(),
 		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
 	}

@@ -48,7 +48,27 @@ func TestSpendBy(t *testing.T) {
 	if got := ran[sums](w, "spend --by day --until 2020-01-01 --since all"); got.Groups == nil || len(got.Groups) != 0 || got.Total != "0" {
 		t.Errorf("%+v", got)
 	}
-	w.fails(map[string]string{"spend --by week": "none of host, task, key, day", "spend --by day --limit 3": "--limit", "spend --by=": "none of"})
+	w.fails(map[string]string{"spend --by week": "none of host, tool, task, key, day", "spend --by day --limit 3": "--limit", "spend --by=": "none of"})
+}
+
+// Tools of MCP are summed up by their names, which also filter lists.
+func TestSpendByTool(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("one")
+	for i, url := range []string{"mcp://api.example.com/tool/search", "mcp://api.example.com/tool/look%2Fup", "mcp://api.example.com/tool/search", "https://api.example.com/x"} {
+		w.buys(k, 1000*(i+1), url)
+	}
+	w.run("spend --by tool", "TOOL USDC PAYMENTS SHARE NOT DELIVERED\n- 0.004 1 40.0 % -\nmcp://api.example.com/tool/search 0.004 2 40.0 % -\n"+
+		"mcp://api.example.com/tool/look%2Fup 0.002 1 20.0 % -\n4 payments, 0.01 USDC")
+	w.run("spend --by tool --host mcp://API.example.com/tool/search", "2 payments, 0.004 USDC", "100.0 %")
+	w.run("spend --host mcp://api.example.com/tool/look%2Fup", "mcp://api.example.com/tool/look%2Fup", "1 event, 0.002 USDC")
+	w.run("spend --host api.example.com", "4 events, 0.01 USDC")
+	if text := w.run("payments --host mcp://api.example.com/tool/search", " mcp://api.example.com/tool/search "); strings.Count(text, "\n") != 3 {
+		t.Error(text)
+	}
+	if text := w.run("export --host mcp://api.example.com/tool/search", "mcp://api.example.com/tool/search"); strings.Count(text, "\n") != 3 {
+		t.Error(text)
+	}
 }
 
 // nothing sums up the payments that brought nothing.

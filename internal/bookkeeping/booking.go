@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -127,6 +128,9 @@ func (b Booking) narration() string {
 		text = "transfer that the books do not know"
 	case b.Task != "":
 		text = b.Task
+	}
+	if tool := policy.ToolOf(b.URL); tool != "" {
+		text += ", " + tool
 	}
 	return text
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -128,7 +129,7 @@ func (w *tally) inOrder() []*paid {
 // comparePayment notes how a payment differs, if it does.
 func (w *tally) comparePayment(p *paid, h treasury.History) {
 	chain, ever := 0, 0
-	d := Difference{At: p.At, PaymentID: p.PaymentID, Host: p.Host, Transaction: p.Transaction, Other: p.Other}
+	d := Difference{At: p.At, PaymentID: p.PaymentID, Host: p.Host, Tool: policy.ToolOf(p.URL), Transaction: p.Transaction, Other: p.Other}
 	if p.transfer != nil {
 		ever = 1
 		if d.Block, d.Transaction = p.transfer.Block, p.transfer.Transaction; h.Inside(*p.transfer) {
@@ -160,7 +161,7 @@ func (w *tally) strangeTransfer(m treasury.Transfer, open []OpenPayment) {
 	d.Amount.Neg(m.Value.Big())
 	for i, p := range open {
 		if p.ID != "" && p.To == m.To && p.Amount == m.Value {
-			d.Reason, d.PaymentID, d.Host = Open, p.ID, p.Host
+			d.Reason, d.PaymentID, d.Host, d.Tool = Open, p.ID, p.Host, p.Tool
 			open[i].ID = "" // it moves money once
 			break
 		}

@@ -63,6 +63,18 @@ func example() []Booking {
 	return []Booking{deposit, plain, upto, disproved, hostile, correction, withdrawal, found, unbooked}
 }
 
+// Each format names the tool of MCP that was paid for.
+func TestToolsAreNamed(t *testing.T) {
+	t.Parallel()
+	b := example()[1]
+	b.Host, b.URL = "tools.example.com", "mcp://tools.example.com/tool/search"
+	for _, f := range Formats() {
+		if text := string(written(t, f.Format, Range{}, []Booking{b})); !strings.Contains(text, b.URL) {
+			t.Errorf("%s: %s", f.Format, text)
+		}
+	}
+}
+
 func written(t testing.TB, f Format, over Range, list []Booking) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -81,6 +81,7 @@ type Difference struct {
 	Block       uint64    `json:"block,omitempty"` // of the transfer
 	PaymentID   string    `json:"payment_id,omitempty"`
 	Host        string    `json:"host,omitempty"`
+	Tool        string    `json:"tool,omitempty"`
 	Transaction string    `json:"transaction,omitempty"`
 	Other       string    `json:"other,omitempty"` // address
 }
@@ -245,9 +246,9 @@ func (t *Tally) NotCompared(name WalletName, why string) { t.wallet(name).Why = 
 
 // OpenPayment is a payment that may have moved its money, and is not booked.
 type OpenPayment struct {
-	ID, Host string
-	To       x402.Address
-	Amount   money.Amount
+	ID, Host, Tool string
+	To             x402.Address
+	Amount         money.Amount
 }
 
 // Statement ends the tally. Wallets without money and bookings are left out.

@@ -1,6 +1,7 @@
 package bookkeeping
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -37,8 +38,8 @@ func differences(n int) string {
 // Text says why the chain and the books differ.
 func (d Difference) Text() string {
 	payment := "payment " + d.PaymentID
-	if d.Host != "" {
-		payment += " for " + d.Host
+	if what := cmp.Or(d.Tool, d.Host); what != "" {
+		payment += " for " + what
 	}
 	booked := d.At.UTC().Format(time.RFC3339)
 	switch d.Reason {

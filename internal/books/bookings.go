@@ -10,6 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -18,7 +19,7 @@ import (
 type BookingQuery struct {
 	KeyID    string // one key of the scope; "" is all of them
 	WalletID string // "" is any
-	Host     string // as recorded; "" is any
+	Host     string // or a tool: see [pay.RecordedPlace]; "" is any
 	Task     string // "" is any
 	Over     bookkeeping.Range
 }
@@ -51,7 +52,8 @@ func (b *Books) visitBookings(ctx context.Context, s Scope, q BookingQuery, visi
 	if q.KeyID != "" && len(ids) == 0 {
 		return pay.ErrKeyNotFound
 	}
-	list := pay.OrganizationSpendQuery{Host: pay.RecordedHost(q.Host), Task: q.Task, From: q.Over.From, To: q.Over.To, Limit: pageSize(500)}
+	host, tool := pay.RecordedPlace(q.Host)
+	list := pay.OrganizationSpendQuery{Host: host, Tool: tool, Task: q.Task, From: q.Over.From, To: q.Over.To, Limit: pageSize(500)}
 	if !list.To.IsZero() {
 		list.To = list.To.Add(-1) // its day is included
 	}
@@ -136,7 +138,7 @@ func (b *Books) Tally(ctx context.Context, s Scope, q StatementQuery) (*bookkeep
 	for _, w := range own {
 		name := bookkeeping.WalletName{Network: w.Network, Address: strings.ToLower(w.Address.String())}
 		if n, known := x402.NetworkByWire(w.Network); known {
-			t.AddWallet(name, w.ID, n.Assets[0].Symbol, n.Assets[0].Decimals)
+			t.AddWallet(name, w.ID, n.Assets[0].Currency(), n.Assets[0].Decimals)
 		}
 		switch {
 		case q.Past == nil:
@@ -214,7 +216,7 @@ func (b *Books) openPayments(ctx context.Context, network string) (map[x402.Addr
 			before = p.ID
 			if p.Terms.Network == network {
 				from := p.Authorization.From
-				found[from] = append(found[from], bookkeeping.OpenPayment{ID: p.ID, Host: p.Host, To: p.Terms.PayTo, Amount: p.Moved()})
+				found[from] = append(found[from], bookkeeping.OpenPayment{ID: p.ID, Host: p.Host, Tool: policy.ToolOf(p.RequestURL), To: p.Terms.PayTo, Amount: p.Moved()})
 			}
 		}
 		if count += len(page); len(page) < pageSize(500) {

@@ -12,7 +12,7 @@ import (
 // DeclinedQuery says which declined requests are asked for. Empty fields ask for all.
 type DeclinedQuery struct {
 	KeyID, Reason string
-	Host          string    // a host, or a URL of it
+	Host          string    // a host, a URL of it, or a tool there: see [pay.RecordedPlace]
 	From, To      time.Time // UTC days. Days from before pay.MaxDeclinedDays are not kept; a To of zero is today
 }
 
@@ -30,11 +30,12 @@ func (b *Books) DeclinedIn(ctx context.Context, s Scope, q DeclinedQuery, now ti
 		return nil, err
 	}
 	type group struct{ keyID, reason, host string }
-	host := pay.RecordedHost(q.Host)
+	host, tool := pay.RecordedPlace(q.Host)
 	at := map[group]int{}
 	var list []pay.Declined
 	for _, one := range days {
-		if q.Reason != "" && one.Reason != q.Reason || host != "" && one.Host != host {
+		oneHost, oneTool := one.Place()
+		if q.Reason != "" && one.Reason != q.Reason || host != "" && oneHost != host || tool != "" && oneTool != tool {
 			continue
 		}
 		g := group{one.KeyID, one.Reason, one.Host}

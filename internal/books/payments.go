@@ -168,7 +168,7 @@ func (b *Books) filterIn(ctx context.Context, s Scope, keyID string, f *pay.Paym
 	if err := checkTask(f.Task); err != nil {
 		return nil, err
 	}
-	f.Host = pay.RecordedHost(f.Host)
+	f.Host, f.Tool = pay.RecordedPlace(f.Host)
 	if f.All = s.all && keyID == ""; f.All {
 		return nil, nil
 	}

@@ -39,7 +39,8 @@ func (b *Books) SpendIn(ctx context.Context, s Scope, q pay.OrganizationSpendQue
 	if err != nil {
 		return pay.SpendPage{}, err
 	}
-	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
+	q.Limit = pageSize(q.Limit)
+	q.Host, q.Tool = pay.RecordedPlace(q.Host)
 	return b.reader.ListSpend(ctx, keys, q)
 }
 
@@ -57,7 +58,8 @@ func (b *Books) AnySpend(ctx context.Context, keyIDs []string, q pay.Organizatio
 	if err := checkTask(q.Task); err != nil {
 		return pay.SpendPage{}, err
 	}
-	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
+	q.Limit = pageSize(q.Limit)
+	q.Host, q.Tool = pay.RecordedPlace(q.Host)
 	return b.reader.ListSpend(ctx, keyIDs, q)
 }
 
@@ -78,7 +80,7 @@ func (b *Books) SumSpendIn(ctx context.Context, s Scope, q pay.OrganizationSpend
 	if err != nil {
 		return pay.Totals{}, err
 	}
-	q.Host = pay.RecordedHost(q.Host)
+	q.Host, q.Tool = pay.RecordedPlace(q.Host)
 	return b.reader.SumSpend(ctx, keys, q)
 }
 

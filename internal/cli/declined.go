@@ -13,7 +13,7 @@ import (
 )
 
 const declinedHelp = `
-Lists requests that purser did not pay, by reason, host and key, the latest first, as the
+Lists requests that purser did not pay, by reason, host or tool, and key, the latest first, as the
 dashboard's page Declined does. Detail, task and price are those of the last one. purser keeps
 the counts for 62 days, over restarts too. Days are those of UTC, and --since 7d begins with the
 day a week ago. Quotes and dry runs are no declines.
@@ -26,7 +26,7 @@ day a week ago. Quotes and dry runs are no declines.
 func (env *Env) declinedCommand(c *cobra.Command) {
 	a := env.asks(c)
 	a.keyFlag("only those of this key: its id, its label or exec")
-	host := a.Flags().String("host", "", "only those for this host")
+	host := a.Flags().String("host", "", "only those for this host, or for one tool, mcp://HOST/tool/NAME")
 	reason := a.Flags().String("reason", "", "only those for this reason, a word of Purser-Declined")
 	var reasons []string
 	for _, r := range declines.All() {
@@ -67,7 +67,7 @@ func declinedCells(d adminapi.Declined) []string {
 	if d.Do != nil {
 		do = d.Do.Operator
 	}
-	host, reason := d.Host, d.Reason
+	host, reason := cmp.Or(d.Tool, d.Host), d.Reason
 	if host == pay.RestName {
 		host = "other hosts"
 	}

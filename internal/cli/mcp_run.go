@@ -79,7 +79,7 @@ func (env *Env) mcpRunCommand(of *cobra.Command) {
 		if err != nil && !errors.Is(err, errNoAnswer) {
 			return err
 		}
-		return env.serve(c, flags, stdio.Options{Host: host + ".stdio", Command: args, Dir: dir}, path, env.passedOn(c, a, *keep))
+		return env.serve(c, flags, stdio.Options{Version: env.Version, Host: host + ".stdio", Command: args, Dir: dir}, path, env.passedOn(c, a, *keep))
 	})
 }
 

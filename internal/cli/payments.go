@@ -60,7 +60,7 @@ func listPayments(a *asking) {
 	undelivered := a.Flags().Bool("undelivered", false, "only payments whose requests brought nothing: --state undelivered")
 	a.keyFlag("only payments of this key: its id, its label or exec")
 	task := a.Flags().String("task", "", "only payments with this task label")
-	host := a.Flags().String("host", "", "only payments to this host")
+	host := a.Flags().String("host", "", "only payments to this host, or for one tool, mcp://HOST/tool/NAME")
 	a.dayFlags("all")
 	a.limitFlag(adminapi.DefaultPage)
 	a.jsonFlag(printsAmounts)
@@ -81,12 +81,10 @@ func listPayments(a *asking) {
 			name: "payments", cursor: "before",
 			columns: paymentColumns, cells: paymentCells,
 		}
-		if *host != "" {
-			*host = pay.RecordedHost(*host)
-		}
-		if a.days != (daySpan{}) || *task != "" || *host != "" {
+		site, tool := pay.RecordedPlace(*host)
+		if a.days != (daySpan{}) || *task != "" || site != "" {
 			l.keep = func(p adminapi.Payment) (kept, goOn bool) {
-				kept = a.days.has(p.Created) && (*task == "" || p.Task == *task) && (*host == "" || p.Host == *host)
+				kept = a.days.has(p.Created) && (*task == "" || p.Task == *task) && (site == "" || p.Host == site) && (tool == "" || p.Tool == tool)
 				return kept, !a.days.before(listedAt(p).Add(time.Hour))
 			}
 			l.position = func(p adminapi.Payment) string { return p.ID }
@@ -151,7 +149,7 @@ func paymentMoney(p adminapi.Payment) string {
 }
 
 func paymentCells(p adminapi.Payment) []string {
-	host := p.Host
+	host := cmp.Or(p.Tool, p.Host)
 	if p.Door == policy.DoorOperator {
 		host = "withdrawal"
 	}

@@ -13,20 +13,22 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/bookkeeping"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
 )
 
 const spendHelp = `
 Lists what keys spent, newest first, with the sum. Days are those of UTC, and --since 7d
 begins with the day a week ago. A settlement that the chain disproved is taken back by an
 event with a negative amount. Withdrawals are listed, and are in no sum but their own.
-With more than a thousand keys, what the first thousand spent comes first. --by host, task,
-key or day sums it up, with the count of payments and the share of the total.
+With more than a thousand keys, what the first thousand spent comes first. --by host, tool,
+task, key or day sums it up, with the count of payments and the share of the total. A tool is
+what a server of MCP sells, and has a name such as mcp://api.example.com/tool/get_weather.
 
     $ purser spend
     $ purser spend --since 2026-11-01 --until 2026-11-30 --csv > november.csv
     $ purser spend --since all --key 0199… --json
     $ purser spend --task nightly --host api.example.com
-    $ purser spend --by task
+    $ purser spend --by tool
     $ purser spend --by day --since 7d --key research`
 
 const firstPayment = "To pay for a request: fund a wallet ('purser wallets' has the address), then purser exec -- curl -i URL"
@@ -36,8 +38,8 @@ func (env *Env) spendCommand(c *cobra.Command) {
 	a.dayFlags("30d")
 	a.keyFlag("only what this key spent: its id, its label or exec")
 	task := c.Flags().String("task", "", "only what has this task label")
-	host := c.Flags().String("host", "", "only what was paid for this host")
-	by := c.Flags().String("by", "", "sum up by host, task, key or day instead of listing every event")
+	host := c.Flags().String("host", "", "only what was paid for this host, or for one tool, mcp://HOST/tool/NAME")
+	by := c.Flags().String("by", "", "sum up by host, tool, task, key or day instead of listing every event")
 	oneOf(c, "by", groupings...)
 	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
@@ -162,7 +164,7 @@ func spendCells(e adminapi.SpendEvent) []string {
 		notes = append([]string{"correction"}, notes...)
 	}
 	return []string{
-		when(e.Created), signedUnits(e.Amount), orDash(e.Host), orDash(e.Task), cmp.Or(e.KeyLabel, e.KeyID), e.PaymentID,
+		when(e.Created), signedUnits(e.Amount), orDash(cmp.Or(policy.ToolOf(e.RequestURL), e.Host)), orDash(e.Task), cmp.Or(e.KeyLabel, e.KeyID), e.PaymentID,
 		orDash(strings.Join(notes, " ")),
 	}
 }

@@ -13,14 +13,15 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/bookkeeping"
+	"github.com/purserpay/purser/policy"
 )
 
 // groupings are the values of 'purser spend --by'.
-var groupings = []string{"host", "task", "key", "day"}
+var groupings = []string{"host", "tool", "task", "key", "day"}
 
 // group sums up spend events that have something in common.
 type group struct {
-	Name   string   `json:"name"`             // the host, the task, the day, or the key's label; "" has none
+	Name   string   `json:"name"`             // the host, the tool, the task, the day, or the key's label; "" has none
 	KeyID  string   `json:"key_id,omitempty"` // by key
 	Amount string   `json:"amount"`           // in the smallest unit; negative if more was taken back
 	Count  int      `json:"count"`            // of payments; corrections are none
@@ -51,6 +52,8 @@ func groupOf(by string, e adminapi.SpendEvent) group {
 	switch by {
 	case "host":
 		return group{Name: e.Host}
+	case "tool":
+		return group{Name: policy.ToolOf(e.RequestURL)}
 	case "task":
 		return group{Name: e.Task}
 	case "key":

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 )
 
-// ListenedByOthers reports whether a socket of another process listens where this one is to listen. It fails where the
+// ListenedByOthers returns those of some addresses at which a socket of another process listens. It fails where the
 // system does not tell.
-func ListenedByOthers(netip.AddrPort) (bool, error) { return false, errors.ErrUnsupported }
+func ListenedByOthers([]netip.AddrPort) ([]netip.AddrPort, error) {
+	return nil, errors.ErrUnsupported
+}

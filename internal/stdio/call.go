@@ -203,7 +203,7 @@ func (r *Relay) refuse(c *call, words, reason, payment string, details json.RawM
 	if details != nil {
 		_ = json.Unmarshal(details, &told) // The rest is told in any case.
 	}
-	told["error"] = words
+	told["error"], told["purser"] = words, r.o.Version
 	if reason != "" {
 		told["reason"] = reason
 	}

@@ -29,6 +29,8 @@ const receiptTime = 10 * time.Second
 type Options struct {
 	// Connect finds purser and the key, at each payment.
 	Connect func(ctx context.Context) (*agent.Client, error)
+	// Version is that of this purser. Refusals tell it.
+	Version string
 	// Host stands for the server in booked URLs, such as weather.stdio.
 	Host string
 	// Command is the server's command line. Equal calls of equal command lines are the same purchase.

@@ -93,7 +93,7 @@ func start(t *testing.T, b *bank, dir string, options ...func(*Options)) *parts 
 			at, err := url.Parse(b.URL)
 			return &agent.Client{Proxy: at, Key: "pk_of_the_agent", Task: "tools", Timeout: time.Minute}, err
 		},
-		Host: "weather.stdio", Command: []string{"weather"}, Dir: dir, Now: time.Now,
+		Version: "1.2.3", Host: "weather.stdio", Command: []string{"weather"}, Dir: dir, Now: time.Now,
 		Tell: func(format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -195,9 +195,10 @@ func (p *parts) refused(id int) string {
 		Result struct {
 			IsError bool
 			Content []struct{ Text string }
+			Meta    map[string]struct{ Purser string } `json:"_meta"`
 		}
 	}
-	if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != id || !got.Result.IsError || strings.Contains(line, "accepts") || strings.Contains(line, "pk_of") {
+	if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != id || !got.Result.IsError || got.Result.Meta["purser/declined"].Purser != "1.2.3" || strings.Contains(line, "accepts") || strings.Contains(line, "pk_of") {
 		p.t.Fatalf("%v: %s", err, line)
 	}
 	return got.Result.Content[0].Text

@@ -65,7 +65,7 @@ func (s *Store) SumSpend(ctx context.Context, keyIDs []string, q pay.Organizatio
 	q.Before, q.Limit = "", math.MaxInt
 	page, err := s.ListSpend(ctx, keyIDs, q)
 	for _, e := range page.Entries {
-		t.Event(&e.SpendEvent)
+		t.Event(&e.SpendEvent, func() bool { return slices.Contains(e.Flags, "undelivered") })
 	}
 	return t, err
 }

@@ -157,6 +157,45 @@ var filterTests = map[string]func(*fixture){
 		want(pay.OrganizationSpendQuery{From: noon.Add(aDay)}, sum(1, 7, 0), a)
 		f.lists("of a payee", pay.OrganizationSpendQuery{Payee: &nobody}, []pay.Key{a, b})
 	},
+	"tools of MCP": func(f *fixture) {
+		k := f.key()
+		var ids []string
+		buys := func(url string, amount uint64, undelivered bool) pay.SpendEvent {
+			b, at := want(k, noon), noon.Add(time.Duration(len(ids))*time.Second)
+			b.New.ID, b.New.RequestURL, b.New.Host = eventID(at), url, pay.RecordedHost(url)
+			b.New.Terms.Amount = money.New(amount)
+			o := outcome(f.begin(b, pay.Created), pay.VerdictSettled)
+			if o.At, o.EventID, o.Release = at, eventID(at), true; undelivered {
+				o.Undelivered = &pay.Undelivered{Status: 500}
+			}
+			ids = append([]string{b.New.ID}, ids...)
+			return f.recorded(o)
+		}
+		buys("mcp://a.example/tool/search", 5, false)
+		buys("mcp://a.example/tool/search", 6, true)
+		buys("mcp://a.example/prompt/search", 7, false)
+		buys("mcp://b.example:8443/tool/search", 8, false)
+		taken := buys("https://a.example/tool/search", 9, false)
+		f.takesBack(buys("mcp://A.example/tool/search", 3, false), noon.Add(time.Minute))
+		f.takesBack(taken, noon.Add(time.Minute))
+		f.reopen(Opener.Kill)
+		search := pay.ToolSum{Tool: "mcp://a.example/tool/search", Sum: sum(3, 14, 3), Undelivered: 1}
+		prompt := pay.ToolSum{Tool: "mcp://a.example/prompt/search", Sum: sum(1, 7, 0)}
+		f.same("sums", must(f.SumSpend(f.ctx, []string{k.ID}, pay.OrganizationSpendQuery{})).Tools, []pay.ToolSum{
+			prompt, search, {Tool: "mcp://b.example:8443/tool/search", Sum: sum(1, 8, 0)},
+		})
+		f.same("sums of a host", must(f.SumSpend(f.ctx, []string{k.ID}, pay.OrganizationSpendQuery{Host: "a.example"})).Tools, []pay.ToolSum{prompt, search})
+		q := pay.OrganizationSpendQuery{Host: "a.example", Tool: search.Tool}
+		spent := must(f.SumSpend(f.ctx, []string{k.ID}, q))
+		f.same("sum of a tool", []any{spent.Tools, spent.Count()}, []any{[]pay.ToolSum{search}, 3})
+		q.Limit = 9
+		f.same("events of a tool", len(must(f.ListSpend(f.ctx, []string{k.ID}, q)).Entries), 4)
+		for _, all := range []bool{false, true} {
+			q := pay.PaymentFilter{All: all, Host: "a.example", Tool: search.Tool, Limit: 2}
+			f.same("payments of a tool", f.pages(q, 3, k), []string{ids[0], ids[4], ids[5]})
+			f.same("sum of payments", must(f.SumPayments(f.ctx, []string{k.ID}, q)).Currencies, []pay.CurrencySum{{Currency: "USDC", Sum: sum(2, 11, 0)}})
+		}
+	},
 	"what left wallets by day": func(f *fixture) {
 		a, b := f.key(), f.key()
 		leaves := func(k pay.Key, wallet string, door policy.Door, amount uint64, at time.Time) pay.SpendEvent {

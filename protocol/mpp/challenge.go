@@ -284,6 +284,18 @@ func latin(bytes string) string {
 	return string(text)
 }
 
+// Bytes returns the bytes of a header value that a client has read as text, one character for each.
+func Bytes(text string) string {
+	var bytes strings.Builder
+	for _, r := range text {
+		if r > 0xff {
+			return text // it is none
+		}
+		bytes.WriteByte(byte(r))
+	}
+	return bytes.String()
+}
+
 // printable bounds a seller's text for messages.
 func printable(text string) string {
 	if len(text) > 40 {

@@ -68,6 +68,14 @@ func TestTextsOfChallenges(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Get("description") != `Müller "&" S\hne — 😀` {
 		t.Errorf("%q, %v", list, err)
 	}
+	for written, want := range map[string]string{
+		`\ud83d\ude00`: "😀", `\ud83d\u0041`: "\ufffdA", `\ud83dA`: "\ufffdA", `\ude00\ud83d`: "\ufffd\ufffd", `\u20`: "u20",
+	} {
+		list, _, err := mpp.Parse([]string{challenge(charge, `id="a", description="`+written+`", `)})
+		if err != nil || list[0].Get("description") != want {
+			t.Errorf("%s: %q, %v", written, list, err)
+		}
+	}
 }
 
 func TestCharges(t *testing.T) {
@@ -117,6 +125,16 @@ func TestCharges(t *testing.T) {
 		list, _, _ := mpp.Parse([]string{strings.Replace(challenge(charge, `id="a", `), `"charge"`, `"`+other+`"`, 1)})
 		if _, err := list[0].Charge(); err == nil || !strings.Contains(err.Error(), other) {
 			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+// Clients hand in a header as text: one character for each of its bytes.
+func TestBytesOfHeaders(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"Müller": "M\xfcller", "plain": "plain", "—": "—"} {
+		if got := mpp.Bytes(text); got != want {
+			t.Errorf("%q: %q", text, got)
 		}
 	}
 }

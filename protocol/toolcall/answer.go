@@ -96,7 +96,8 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if failure := get(top, "error"); failure != nil {
 		a.Failed = true
-		if told, err := inner(failure); err == nil && !a.ask(get(told, "data"), DialectX402) {
+		if told, err := inner(failure); err == nil {
+			a.ask(get(told, "data"), DialectX402)
 			a.challenge(get(told, "data"))
 		}
 		return a
@@ -118,14 +119,17 @@ func (c *Call) Hear(message []byte) (a Answer) {
 		a.ask(get(result, "paymentRequired"), DialectX402)
 		return a
 	}
-	if a.Failed = a.challenge(get(meta, mpp.KeyRequired)); a.Failed {
-		return a
+	if a.Failed = string(bytes.TrimSpace(get(result, "isError"))) == "true"; a.Failed {
+		a.askIn(result, meta)
 	}
-	if a.Failed = string(bytes.TrimSpace(get(result, "isError"))) == "true"; !a.Failed {
-		return a
-	}
+	a.Failed = a.challenge(get(meta, mpp.KeyRequired)) || a.Failed
+	return a
+}
+
+// askIn takes terms of x402 from a result that is an error.
+func (a *Answer) askIn(result, meta []member) {
 	if a.ask(get(meta, keyError), DialectCloudflare) || a.ask(get(result, "structuredContent"), DialectX402) {
-		return a
+		return
 	}
 	if content := get(result, "content"); strictjson.Kind(content) == '[' {
 		for first := range strictjson.Elements(content) {
@@ -136,7 +140,6 @@ func (c *Call) Hear(message []byte) (a Answer) {
 			break
 		}
 	}
-	return a
 }
 
 // ask takes terms from where a dialect has them. It reports whether they are there.
@@ -157,14 +160,37 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 }
 
 // challenge takes challenges of MPP, in the form that package mpp reads. An error without them is MCP's own, such as one
-// that wants its user to open a page. It reports whether they are there.
+// that wants its user to open a page, or the application's. It reports whether they are there.
 func (a *Answer) challenge(terms json.RawMessage) bool {
 	asked, err := object(terms)
-	if err != nil || strictjson.Kind(get(asked, "challenges")) != '[' {
+	if err != nil || !charges(get(asked, "challenges")) {
 		return false
 	}
-	a.Terms, a.Dialect = with(nil, member{mpp.KeyRequired, terms}), DialectMPP
+	if a.Terms == nil { // else the seller takes x402 as well
+		a.Dialect = DialectMPP
+	}
+	a.Terms = with(a.Terms, member{mpp.KeyRequired, terms})
 	return true
+}
+
+// charges reports whether a list has a challenge of MPP. Each of them names a method and an intent.
+func charges(list json.RawMessage) bool {
+	if strictjson.Kind(list) != '[' {
+		return false
+	}
+	for one := range strictjson.Elements(list) {
+		if strictjson.Kind(one) != '{' {
+			continue
+		}
+		method, intent := false, false
+		for name := range strictjson.Members(one) {
+			method, intent = method || name == "method", intent || name == "intent"
+		}
+		if method && intent {
+			return true
+		}
+	}
+	return false
 }
 
 // textOf returns a text as it is, and another value as JSON.

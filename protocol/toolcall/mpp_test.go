@@ -109,7 +109,8 @@ func meta(t *testing.T, body []byte) (m struct {
 	Params struct {
 		Meta map[string]any `json:"_meta"`
 	}
-}) { //nolint:gofumpt // short
+},
+) { //nolint:gofumpt // short
 	t.Helper()
 	if err := json.Unmarshal(body, &m); err != nil {
 		t.Fatal(err)

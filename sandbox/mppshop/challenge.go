@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -40,16 +41,8 @@ type object = map[string]any
 
 // challenge asks for a payment. A credential echoes all of it but more.
 type challenge struct {
-	ID          string `json:"id"`
-	Realm       string `json:"realm"`
-	Method      string `json:"method"`
-	Intent      string `json:"intent"`
-	Request     string `json:"request"`
-	Description string `json:"description,omitempty"`
-	Digest      string `json:"digest,omitempty"`
-	Expires     string `json:"expires,omitempty"`
-	Opaque      string `json:"opaque,omitempty"`
-	Header      string `json:"header,omitempty"`
+	ID, Realm, Method, Intent, Request           string
+	Description, Digest, Expires, Opaque, Header string // optional
 
 	more  []param // parameters that the protocol does not know
 	newer bool    // the nonce is that of newer sellers
@@ -79,6 +72,30 @@ func (c challenge) params() []param {
 		}
 	}
 	return append(kept, c.more...)
+}
+
+// UnmarshalJSON reads an echo. Members that the protocol does not know go to more.
+func (c *challenge) UnmarshalJSON(text []byte) error {
+	var all map[string]string
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	*c = challenge{
+		ID: all["id"], Realm: all["realm"], Method: all["method"], Intent: all["intent"], Request: all["request"],
+		Description: all["description"], Digest: all["digest"], Expires: all["expires"], Opaque: all["opaque"], Header: all["header"],
+	}
+	for _, p := range c.params() {
+		delete(all, p.name)
+	}
+	for name, value := range all {
+		c.more = append(c.more, param{name, value})
+	}
+	return nil
+}
+
+// echoes reports whether an echo has nothing but what was issued. It may leave out what the protocol does not know.
+func (c challenge) echoes(issued challenge) bool {
+	return !slices.ContainsFunc(c.more, func(p param) bool { return !slices.Contains(issued.more, p) })
 }
 
 // identify computes the id from the parts that it binds.
@@ -137,7 +154,7 @@ func (v *visit) fresh() challenge {
 // stamp writes a time as JavaScript does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// offer is what a 402 asks for.
+// offer holds the challenges of a 402.
 type offer struct {
 	challenges []challenge
 	// write makes the values of the header. Default: plainLines.

@@ -74,7 +74,8 @@ func (v *visit) presented() (text string, byX402, found bool) {
 	return "", false, false
 }
 
-// read decodes a credential. Unknown members are refused, although a real seller overlooks them: purser sends none.
+// read decodes a credential. Unknown members of all but the challenge are refused, although a real seller overlooks them:
+// purser sends none.
 func read(text string) (c credential, no *refusal) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
@@ -98,7 +99,7 @@ func (v *visit) verify(c credential) (paid x402.Payload, no *refusal) {
 	switch {
 	case v.identify(echo) != echo.ID:
 		return paid, refuse(problemChallenge, "challenge %q was not issued by this server", echo.ID)
-	case !known:
+	case !known || !echo.echoes(issued):
 		return paid, refuse(problemChallenge, "challenge %q is not echoed as it was", echo.ID)
 	case echo.Method != methodEVM || echo.Intent != intentCharge:
 		return paid, refuse(problemChallenge, "no method %s/%s here", echo.Method, echo.Intent)

@@ -175,7 +175,7 @@ func asking(change func(v *visit, terms, details object)) func(v *visit, o *offe
 	})
 }
 
-// defects are challenges that nobody should pay.
+// defects are challenges that a payer should leave alone.
 func defects() []Play {
 	splits := []object{{"recipient": "0x00000000000000000000000000000000000000aa", "amount": "2000"}}
 	plays := []Play{
@@ -212,7 +212,7 @@ func defects() []Play {
 	return plays
 }
 
-// neighbours are offers that nobody should pay, beside one that is good.
+// neighbours are sellers with a good offer beside others.
 func neighbours() []Play {
 	return []Play{
 		{Name: "beside", About: "a session, Stripe and cards beside a good offer, in one line", Outcome: Delivered, offers: func(v *visit, o *offer) {

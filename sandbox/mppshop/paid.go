@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lateness is how long after its answer a late seller settles, if the path has no number of milliseconds.
+// lateness passes before a late seller settles, if the path has no number of milliseconds.
 const lateness = 300 * time.Millisecond
 
 // rotations are the plays of a seller that asks anew, though it has a credential.
@@ -65,13 +65,13 @@ func rotations() []Play {
 	}
 }
 
-// storm meets each credential with trouble two times at most.
+// storm meets each credential with trouble two times at most. It denies no payload of x402, where a 402 is a refusal.
 func storm(v *visit, one *sale) {
 	v.mu.Lock()
 	chance, seen := v.chance.Float64(), one.seen
 	v.mu.Unlock()
 	switch {
-	case seen > 2:
+	case seen > 2, one.byX402 && chance < .4:
 		v.deliver(one)
 	case chance < .2:
 		v.demand(problemVerify, "not yet")

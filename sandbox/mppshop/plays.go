@@ -30,7 +30,7 @@ type Play struct {
 	About string `json:"about"`
 	// Outcome holds without a number in the path.
 	Outcome Outcome `json:"outcome"`
-	// Header is where the credential goes, if it is not Authorization.
+	// Header takes the credential, if Authorization does not.
 	Header string `json:"header,omitempty"`
 
 	// offers changes what a 402 asks for.
@@ -39,7 +39,7 @@ type Play struct {
 	paid func(v *visit, one *sale)
 	// receipt makes the header Payment-Receipt; "" is none.
 	receipt func(v *visit, transaction string) string
-	// place is where the shop looks for a credential. Default: Authorization.
+	// place names the header of the credential. Default: Authorization.
 	place string
 	// x402: it sells by that protocol too.
 	x402 bool

@@ -84,10 +84,11 @@ type Shop struct {
 	counts  map[string]*Count // by path and query; "" is all
 }
 
-// sale is what became of a credential.
+// sale holds the fate of a credential.
 type sale struct {
-	order string
-	seen  int // guarded by Shop.mu
+	order  string
+	byX402 bool
+	seen   int // guarded by Shop.mu
 
 	mu      sync.Mutex // one request of a credential at a time
 	payload x402.Payload
@@ -113,10 +114,10 @@ func New(o Options) *Shop {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Seed == 0 {
-		o.Seed = mrand.Uint64()
+		o.Seed = mrand.Uint64() //nolint:gosec // chance of a play
 	}
 	s := &Shop{
-		o: o, secret: []byte(rand.Text()), plays: map[string]Play{}, chance: mrand.New(mrand.NewPCG(o.Seed, 0)), //nolint:gosec // a play
+		o: o, secret: []byte(rand.Text()), plays: map[string]Play{}, chance: mrand.New(mrand.NewPCG(o.Seed, 0)), //nolint:gosec // chance of a play
 		issued: map[echoed]challenge{}, sales: map[string]*sale{}, refused: map[string]int{}, counts: map[string]*Count{},
 	}
 	for _, p := range Plays() {
@@ -236,7 +237,7 @@ func (v *visit) admit(text string, byX402 bool) (one *sale, no *refusal) {
 		}
 		return one, nil
 	}
-	one = &sale{order: v.order, seen: 1, terms: v.requirement()}
+	one = &sale{order: v.order, byX402: byX402, seen: 1, terms: v.requirement()}
 	if byX402 {
 		payload, err := x402.DecodePayload(text)
 		if err != nil || !one.terms.AnsweredBy(payload) {

@@ -101,7 +101,7 @@ func (b *buyer) debits() int {
 	return len(moved)
 }
 
-// answer is what comes back.
+// answer holds the seller's answer.
 type answer struct {
 	status int
 	header http.Header
@@ -420,8 +420,9 @@ func TestRefusals(t *testing.T) {
 			c["source"] = "did:pkh:eip155:1:0x00000000000000000000000000000000000000aa"
 		},
 		"was not issued":          func(_, c, _ map[string]any) { c["expires"] = "2099-01-01T00:00:00Z" },
-		"not echoed":              func(_, c, _ map[string]any) { delete(c, "description") },
-		"unknown field \\\"extra": func(_, c, _ map[string]any) { c["extra"] = "" },
+		"is not echoed":           func(_, c, _ map[string]any) { delete(c, "description") },
+		"unknown field \\\"extra": func(c, _, _ map[string]any) { c["extra"] = "" },
+		"is not echoed as it was": func(_, c, _ map[string]any) { c["x-note"] = "mine" },
 		"nonce: ":                 func(_, _, p map[string]any) { p["nonce"] = "" },
 	} {
 		all.Go(func() {

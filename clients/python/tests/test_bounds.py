@@ -22,7 +22,6 @@ import purserpay
 import purserpay.httpx
 import purserpay.httpx2
 import purserpay.requests
-from purserpay import _bodies as bodies
 from purserpay import _memory
 
 from .clients import (
@@ -199,34 +198,6 @@ def test_large_forms_are_sent_again(kind: type[Any]) -> None:
     assert asked.payments == 1
     assert all(LARGE in seen.body for seen in seller.seen)
     client.close()
-
-
-def tool_call(number: int, city: str = "Oslo") -> dict[str, Any]:
-    """Make what MCP's SDK sends: it counts its messages."""
-    params = {"name": "weather", "arguments": {"city": city}, "_meta": {"progressToken": number}}
-    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-    return {"json": message, "headers": {"MCP-Protocol-Version": "2025-06-18"}}
-
-
-@pytest.mark.parametrize("kind", [HttpxClient, AsyncHttpxClient, Httpx2Client, AsyncHttpx2Client])
-def test_calls_of_tools_are_the_same_with_another_number(kind: type[Any]) -> None:
-    asked, seller = FakePurser(), FakeSeller(Lost, Lost, Lost, Lost, Says(200, [], b"goods"))
-    client = kind(options(), seller, asked)
-    for number in (3, 4):
-        with pytest.raises(purserpay.UnclearError):
-            uploads(client, **tool_call(number))
-    assert uploads(client, **tool_call(5)).content == b"goods"
-    assert asked.payments == 1
-    uploads(client, **tool_call(6, "Rome"))
-    assert asked.payments == 2
-    client.close()
-
-
-@pytest.mark.parametrize("content", [b"no JSON", b"[1]", b'{"id": 1}', b'{"id": 1, "params": 2}', b"\xff"])
-def test_other_messages_are_compared_as_they_are(content: bytes) -> None:
-    mcp = {"mcp-protocol-version": "2025-06-18"}
-    assert bodies.digest([content], mcp) == bodies.digest([content], {})
-    assert bodies.digest([b'{"id": 1, "params": {}}'], {}) != bodies.digest([b'{"id": 2, "params": {}}'], {})
 
 
 @pytest.mark.parametrize("kind", [HttpxClient, Httpx2Client])

@@ -88,7 +88,7 @@ def test_last_busy_answer_is_the_programs(make: Make) -> None:
 @pytest.mark.parametrize(("retry_after", "sends"), [("0", 2), ("5", 2), ("6", 1), ("60", 1), ("soon", 2), ("-1", 2)])
 def test_sellers_may_ask_to_wait(make: Make, monkeypatch: pytest.MonkeyPatch, retry_after: str, sends: int) -> None:
     waited: list[float] = []
-    _no_sleep(monkeypatch, waited)
+    no_sleep(monkeypatch, waited)
     seller = FakeSeller(Says(503, [("Retry-After", retry_after)]))
     assert make(seller, FakePurser()).buy(Buy()).status == 503
     assert len(seller.payments) == sends
@@ -96,7 +96,7 @@ def test_sellers_may_ask_to_wait(make: Make, monkeypatch: pytest.MonkeyPatch, re
         assert waited == [5.0]
 
 
-def _no_sleep(monkeypatch: pytest.MonkeyPatch, waited: list[float]) -> None:
+def no_sleep(monkeypatch: pytest.MonkeyPatch, waited: list[float]) -> None:
     import time
 
     import anyio
@@ -111,7 +111,7 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch, waited: list[float]) -> None:
 def test_waits_double(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_flow, "BEFORE_RESEND", 0.5)
     waited: list[float] = []
-    _no_sleep(monkeypatch, waited)
+    no_sleep(monkeypatch, waited)
     make(FakeSeller(BUSY), FakePurser(), resends=3).buy(Buy())
     assert waited == [0.5, 1.0, 2.0]
 

@@ -16,7 +16,12 @@ import purserpay.httpx2
 def answers(error: purserpay.UnclearError, refused: purserpay.RefusedByCallerError) -> None:
     assert_type(error.resume(), object)
     assert_type(error.resume(httpx.Response), httpx.Response)
-    assert_type(refused.rule, Literal["unasked", "plain-http", "host", "amount", "callback", "signed-terms", "budget"])
+    assert_type(
+        refused.rule,
+        Literal[
+            "unasked", "authorization-in-use", "plain-http", "host", "amount", "callback", "signed-terms", "budget"
+        ],
+    )
     refused.code == "refused"  # type: ignore[comparison-overlap]  # noqa: B015
     assert_type(purserpay.purser_error_of(error), purserpay.PurserError | None)
 

@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { root } from "./run.mjs";
 
-const budget = 17_000; // bytes, compressed
+const budget = 19_000; // bytes, compressed: 1,000 know calls of MCP, 800 pay by MPP
 for (const [name, code] of Object.entries({
   wrapFetch: 'export { wrapFetch } from "./dist/esm/index.js"',
   "all of purserpay": 'export * from "./dist/esm/index.js"',

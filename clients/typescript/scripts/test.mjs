@@ -16,6 +16,6 @@ if (only.length > 0) run(node[0], node.slice(1));
 else {
   const all = ["--include", "dist/esm/**", "--exclude", "test/**"];
   run(process.execPath, [c8, ...all, "--reporter", "text", "--check-coverage", "--lines", "95", "--branches", "90", ...node]);
-  const money = ["purchase", "budget", "caps", "answers", "memory", "challenge", "redirects", "asked", "jobs"].flatMap((f) => ["--include", `dist/esm/${f}.js`]);
+  const money = ["purchase", "budget", "caps", "answers", "memory", "challenge", "redirects", "asked", "jobs", "toolcall", "mpp"].flatMap((f) => ["--include", `dist/esm/${f}.js`]);
   run(process.execPath, [c8, "check-coverage", ...money, "--per-file", "--lines", "100", "--branches", "100"]);
 }

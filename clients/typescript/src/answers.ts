@@ -15,6 +15,7 @@ import {
   RequestRefusedError,
 } from "./errors.js";
 import { type Answer, errorOf } from "./http.js";
+import { credentialHeaders } from "./mpp.js";
 import { retryAfter } from "./time.js";
 
 /** A payment that purser handed out. */
@@ -33,12 +34,14 @@ export const endings = new Set<ErrorCode>(["no-wallet", "invalid-challenge", "de
 /** These say nothing about what the key stands for already: purser may not have looked. */
 export const blind = new Set<ErrorCode>(["key-not-resolved", "limit-reached", "request-refused", "idempotency-conflict"]);
 
-/** Returns the payment in a 200, or undefined when it cannot be used. */
-export function paidOf(a: Answer): Paid | undefined {
+/** Returns the payment in a 200, or undefined when it cannot be used. `taken`: the request has an Authorization of its own. */
+export function paidOf(a: Answer, taken = false): Paid | undefined {
   const value = text(a.body["paymentSignature"]);
   const given = a.body["paymentHeader"] ?? paymentHeaders[0];
-  const name = paymentHeaders.find((known) => known === given);
-  if (a.status !== 200 || name === undefined || !/^[A-Za-z0-9+/_-]+={0,2}$/.test(value)) return undefined;
+  const credential = credentialHeaders.find((known) => known === given);
+  const name = credential ?? paymentHeaders.find((known) => known === given);
+  const form = credential ? /^Payment [A-Za-z0-9_-]+={0,2}$/ : /^[A-Za-z0-9+/_-]+={0,2}$/;
+  if (a.status !== 200 || name === undefined || (taken && name === "Authorization") || !form.test(value)) return undefined;
   const payment = paymentOf(a);
   return {
     header: { name, value },

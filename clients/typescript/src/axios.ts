@@ -1,11 +1,13 @@
 // The same for axios, which is known here by its form only: it is no dependency.
-import { digestOf, keep } from "./body.js";
+import { keep } from "./body.js";
 import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { ownKey } from "./fetch.js";
 import { discard } from "./http.js";
+import { mppChallenge } from "./mpp.js";
 import { bareUrl, longer, needKey, type PaymentOptions, type Terms } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import type { Sent } from "./bill.js";
+import { Payer } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 
@@ -20,6 +22,7 @@ export interface AxiosConfig {
   adapter?: unknown;
   signal?: unknown;
   maxRedirects?: number | undefined;
+  auth?: unknown;
   /** The program's terms for this request's payment. */
   purser?: Terms;
 }
@@ -160,7 +163,7 @@ class Call {
       idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
       terms: { ...purser, paidTimeout: longer(purser.paidTimeout ?? this.payer.settings.paidTimeout, this.config["timeout"]) },
       blocked: blocked(this.#kept, moved, this.#method),
-      digest: () => digestOf(bodyOf(this.#kept.again?.()), readerOf(this.config.headers)),
+      body: () => bodyOf(this.#kept.again?.()),
       send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
       discardRefused: () => {
         discard(answer.data);
@@ -170,7 +173,9 @@ class Call {
 
   async #challenge(answer: AxiosAnswer, url: URL): Promise<Challenge | undefined> {
     try {
-      return await challengeOf(answer, this.payer.settings.challengeHeaders);
+      const { auth, headers } = this.config;
+      const taken = Boolean(auth ?? this.#url.username) || readerOf(headers)("Authorization") !== null;
+      return await challengeOf(answer, this.payer.settings.challengeHeaders, taken);
     } catch (error) {
       if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response: answer });
       throw error;
@@ -255,7 +260,7 @@ class Call {
       for (const name of Object.keys(headers)) {
         if (credentials.includes(name.toLowerCase())) Reflect.deleteProperty(headers, name);
       }
-      there["auth"] = undefined;
+      there.auth = undefined;
     }
     return { ...there, headers };
   }
@@ -301,8 +306,9 @@ function answerIn(error: unknown): AxiosAnswer | undefined {
   return typeof answer === "object" && answer !== null && "status" in answer ? (answer as AxiosAnswer) : undefined;
 }
 
-async function challengeOf(answer: AxiosAnswer, extra: readonly string[]): Promise<Challenge | undefined> {
-  const challenge = headerChallenge(readerOf(answer.headers), extra);
+async function challengeOf(answer: AxiosAnswer, extra: readonly string[], taken: boolean): Promise<Challenge | undefined> {
+  const header = readerOf(answer.headers);
+  const challenge = headerChallenge(header, extra) ?? mppChallenge(header, taken);
   if (challenge) return challenge;
   const data = await dataOf(answer);
   return data && bodyChallenge(data);

@@ -1,9 +1,11 @@
 // Request bodies that have to be sent a second time (BEHAVIOUR.md §5).
-import { binaryOf, utf8 } from "./base64.js";
+import type { Bill } from "./bill.js";
+import { binaryOf } from "./base64.js";
 import { Gathering } from "./bytes.js";
-import { type HeaderReader, isObject } from "./challenge.js";
+import type { HeaderReader } from "./challenge.js";
 import { Digest } from "./digest.js";
 import { orAborted } from "./time.js";
+import { type ToolCall, toolCall } from "./toolcall.js";
 
 type Body = RequestInit["body"];
 
@@ -36,28 +38,29 @@ export async function keep(body: unknown, limit: number, signal: AbortSignal | u
 
 const kept = (body: Body): Kept => ({ body, again: () => body });
 
-/** Digests a body, so that a repeat of the request is recognized. Bodies themselves may be large. */
-export async function digestOf(body: Body, header: HeaderReader): Promise<string> {
-  const digest = new Digest();
-  const bytes = bytesOf(body);
-  await feed(digest, bytes ? lasting(bytes, header) : body);
-  return digest.hex();
+/** What a request is recognized by. */
+export interface Content {
+  /** Of the body, or of the call in it. Bodies themselves may be large. */
+  readonly digest: string;
+  /** The call of MCP that it is. */
+  readonly call: ToolCall | undefined;
 }
 
-/** Leaves out whatever clients make anew for each request: the boundary of a form, and the numbers in a message of MCP. */
-function lasting(bytes: Uint8Array, header: HeaderReader): Uint8Array {
+/** Digests a body, so that a repeat of the request is recognized. */
+export async function contentOf(bill: Pick<Bill<object>, "method" | "url" | "header" | "body">): Promise<Content> {
+  const { method, url, header } = bill;
+  const digest = new Digest();
+  const body = bill.body();
+  const bytes = bytesOf(body);
+  const call = bytes && toolCall(method, url, header, bytes);
+  await feed(digest, call?.content ?? (bytes ? withoutBoundary(bytes, header) : body));
+  return { digest: digest.hex(), call };
+}
+
+/** Leaves out the boundary of a form, which clients make anew for each request. */
+function withoutBoundary(bytes: Uint8Array, header: HeaderReader): Uint8Array {
   const [, boundary] = /^multipart\/.*boundary="?([^";]+)/i.exec(header("Content-Type") ?? "") ?? [];
-  if (boundary !== undefined) return encoded(binaryOf(bytes).replaceAll(boundary, ""));
-  if (header("MCP-Protocol-Version") === null) return bytes;
-  try {
-    const message: unknown = JSON.parse(utf8(bytes));
-    if (!isObject(message) || !isObject(message["params"])) return bytes;
-    const { params } = message;
-    const meta = isObject(params["_meta"]) ? params["_meta"] : {};
-    return encoded(JSON.stringify({ ...message, id: 0, params: { ...params, _meta: { ...meta, progressToken: 0 } } }));
-  } catch {
-    return bytes;
-  }
+  return boundary === undefined ? bytes : encoded(binaryOf(bytes).replaceAll(boundary, ""));
 }
 
 const encoded = (text: string) => new TextEncoder().encode(text);

@@ -1,7 +1,8 @@
 // The program's own checks of a challenge (BEHAVIOUR.md §2). They happen before purser is asked, but for the check of the
 // payment that purser signed.
-import { amountField, type Challenge, signedTerms } from "./challenge.js";
+import { amountField, type Challenge } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
+import { signedTerms } from "./mpp.js";
 import { bareUrl, parseAmount, type Settings, usdc } from "./options.js";
 import { orAborted } from "./time.js";
 

@@ -3,7 +3,7 @@ import { bytesOfHeader, decodeBase64, encodeBase64, utf8 } from "./base64.js";
 import { InvalidChallengeError } from "./errors.js";
 
 export const paymentHeaders = ["PAYMENT-SIGNATURE", "X-PAYMENT"] as const;
-export const receiptHeaders = ["PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE"] as const;
+export const receiptHeaders = ["PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE", "Payment-Receipt"] as const;
 const challengeHeader = "PAYMENT-REQUIRED";
 const proxyHeaders = ["Purser-Declined", "Purser-Payment"];
 
@@ -30,7 +30,7 @@ export const amountField = (version: 1 | 2): string => (version === 1 ? "maxAmou
 /** The seller's terms in a 402. */
 export interface Challenge {
   readonly version: 1 | 2;
-  readonly source: "header" | "extra" | "body";
+  readonly source: "header" | "extra" | "body" | "mpp";
   /** The paymentRequiredHeader for purser. */
   readonly sent: string;
   readonly offers: readonly Offer[];
@@ -88,7 +88,8 @@ export function objectStart(): (piece: Uint8Array) => boolean {
 
 /** Reports whether a request carries a payment of its own. */
 export function carriesPayment(header: HeaderReader): boolean {
-  return paymentHeaders.some((name) => header(name) !== null);
+  const own = [...paymentHeaders, "Payment-Authorization"].some((name) => header(name) !== null);
+  return own || /^payment\s+\S/i.test(header("Authorization") ?? "");
 }
 
 /** Reports whether a purser on the way has dealt with a 402: it declined to pay, or the seller did not take the payment. */
@@ -143,20 +144,6 @@ function words(value: unknown, depth = 0): string {
       .map((name) => (names.test(name) && typeof inner[name] === kind && depth < 4 ? words(inner[name], depth + 1) : ""))
       .find(Boolean);
   return words([...new Set([first(reasons, "string"), first(messages, "string"), first(around, "object")])].filter(Boolean).join(": "));
-}
-
-/** Reads payee and amount of a signed payment; undefined when the signature is no such payload. */
-export function signedTerms(signature: string): { to: string; value: string } | undefined {
-  try {
-    const payload: unknown = JSON.parse(utf8(decodeBase64(signature)));
-    const inner = isObject(payload) ? payload["payload"] : undefined;
-    const authorization = isObject(inner) ? inner["authorization"] : undefined;
-    if (!isObject(authorization)) return undefined;
-    const { to, value } = authorization;
-    return typeof to === "string" && typeof value === "string" ? { to, value } : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function readHeader(given: string, source: "header" | "extra"): Challenge | undefined {
@@ -232,7 +219,7 @@ function bareVersion(entry: Json): 1 | 2 {
 // The USDC of the networks that purser pays on.
 const usdcOfBase = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913";
 const usdcOfBaseSepolia = "0x036cbd53842c5426634e7929541ec2318f3dcf7e";
-const payable = new Map([
+export const payable: ReadonlyMap<string, string> = new Map([
   ["base", usdcOfBase],
   ["eip155:8453", usdcOfBase],
   ["base-sepolia", usdcOfBaseSepolia],

@@ -19,7 +19,7 @@ export type ErrorCode =
   | "request-refused";
 
 /** The cap that refused a payment. */
-export type RefusalRule = "unasked" | "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
+export type RefusalRule = "unasked" | "authorization-in-use" | "plain-http" | "host" | "amount" | "callback" | "signed-terms" | "budget";
 
 /** What to do about an error, in a sentence each. */
 export interface Advice {

@@ -1,5 +1,5 @@
 // A fetch that pays (BEHAVIOUR.md §1, §4, §5).
-import { digestOf, isOneShot, type Kept, keep } from "./body.js";
+import { isOneShot, type Kept, keep } from "./body.js";
 import {
   bodyChallenge,
   carriesPayment,
@@ -12,8 +12,10 @@ import {
 } from "./challenge.js";
 import { hide, isPurserError, standIn } from "./errors.js";
 import { discard, readUpTo } from "./http.js";
+import { mppChallenge } from "./mpp.js";
 import { cap, type Fetch, needKey, type PaymentOptions, type Terms, time } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import type { Sent } from "./bill.js";
+import { Payer } from "./purchase.js";
 import { becomesGet, blocked, credentials, isRedirect } from "./redirects.js";
 import { inPage, notCached } from "./slim.js";
 import { deadline } from "./time.js";
@@ -99,7 +101,7 @@ class Call {
     const url = new URL(response.url || this.#url, pageUrl());
     let challenge: Challenge | undefined;
     try {
-      challenge = await challengeOf(response, this.#payer.settings.challengeHeaders);
+      challenge = await challengeOf(response, this.#payer.settings.challengeHeaders, this.#headers.has("Authorization"));
     } catch (error) {
       if (isPurserError(error)) error.learn({ url: url.origin + url.pathname, host: url.host, response });
       throw error;
@@ -116,7 +118,7 @@ class Call {
       idempotencyKey: this.#key,
       terms: this.#terms,
       blocked: blocked(this.#kept, response.redirected, this.#method),
-      digest: () => digestOf(this.#kept?.again?.(), this.#header),
+      body: () => this.#kept?.again?.(),
       send: (header, signal) => this.#sendPaid(url, header, signal),
       discardRefused: () => {
         discard(response.body);
@@ -162,6 +164,7 @@ class Call {
       status: response.status,
       header: (name) => response.headers.get(name),
       page: () => pageOf(response),
+      copy: () => response.clone().body,
       discard: () => {
         discard(response.body);
       },
@@ -224,8 +227,9 @@ function settingsOf(r: Request): RequestInit {
 }
 
 /** Finds the challenge of a 402, whose body stays readable. */
-async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
-  return headerChallenge((name) => response.headers.get(name), extra) ?? bodyChallenge(await pageOf(response, objectStart()));
+async function challengeOf(response: Response, extra: readonly string[], taken: boolean): Promise<Challenge | undefined> {
+  const header = (name: string) => response.headers.get(name);
+  return headerChallenge(header, extra) ?? mppChallenge(header, taken) ?? bodyChallenge(await pageOf(response, objectStart()));
 }
 
 /** The beginning of an answer's body, which stays readable. Empty when more is not worth reading, or did not come. */

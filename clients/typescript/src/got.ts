@@ -4,6 +4,7 @@ import { bodyChallenge, dealtWith, headerChallenge, type HeaderReader } from "./
 import { hide, isPurserError, NotReplayableError } from "./errors.js";
 import type { PayingInit } from "./fetch.js";
 import { discard } from "./http.js";
+import { asked } from "./mpp.js";
 import { longer, needKey, type PaymentOptions, settings, type Terms } from "./options.js";
 import { Payer, paymentOf } from "./purchase.js";
 import { Shown } from "./shown.js";
@@ -53,7 +54,7 @@ interface Got {
   extend(options: object): unknown;
 }
 
-const paymentHeader = /^(?:payment-signature|x-payment)$/i;
+const paymentHeader = /^(?:payment-signature|x-payment|payment-authorization)$/i;
 
 /**
  * Makes a got instance that pays for 402s. Its requests may have `context: { purser }` with what is said of one request.
@@ -133,7 +134,7 @@ function named(error: GotError, challengeHeaders: readonly string[]): Error {
   if (response?.statusCode !== 402 || !response.request.options.isStream) return error;
   const header: HeaderReader = (name) => [response.headers[name.toLowerCase()] ?? null].flat()[0] ?? null;
   try {
-    if (dealtWith(header) || !(headerChallenge(header, challengeHeaders) ?? bodyChallenge(response.rawBody ?? new Uint8Array()))) return error;
+    if (dealtWith(header) || !(headerChallenge(header, challengeHeaders) ?? asked(header)[0] ?? bodyChallenge(response.rawBody ?? new Uint8Array()))) return error;
   } catch (invalid) {
     if (!isPurserError(invalid)) throw invalid;
   }
@@ -176,7 +177,7 @@ async function settled(payer: Payer, got: Got, refused: GotAnswer, files: Files)
       throw plain(error);
     });
     const { headers } = answer.request.options;
-    for (const name of Object.keys(headers)) if (paymentHeader.test(name)) Reflect.deleteProperty(headers, name);
+    for (const name of Object.keys(headers)) if (paymentHeader.test(name) || String(headers[name]).startsWith("Payment ")) Reflect.deleteProperty(headers, name);
     return show(answer);
   };
   const controller = new AbortController();

@@ -3,7 +3,8 @@ import type { Paid } from "./answers.js";
 import { utf8 } from "./base64.js";
 import { isObject } from "./challenge.js";
 import { bareUrl } from "./options.js";
-import type { PaymentSummary, Sent } from "./purchase.js";
+import type { Sent } from "./bill.js";
+import type { PaymentSummary } from "./purchase.js";
 
 const lifetime = 7 * 60_000; // longer than a payment is valid
 const maxEntries = 256;

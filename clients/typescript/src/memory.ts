@@ -12,6 +12,8 @@ export interface Identity {
   readonly urls: readonly string[];
   /** Of the body. Bodies themselves are not kept. */
   readonly digest: string;
+  /** The number that a call of MCP has in its session: no client uses one twice but for a repeat. */
+  readonly call?: string | undefined;
 }
 
 /** A key that was remembered, and since when. */
@@ -36,7 +38,7 @@ export class Memory {
   }
 
   /** Takes the oldest key of equal requests out, or returns undefined. */
-  take(id: Identity): Remembered | undefined {
+  take(id: Identity): (Remembered & Identity) | undefined {
     this.#forget();
     const same = (e: Identity) => e.method === id.method && e.digest === id.digest && e.urls.some((url) => id.urls.includes(url));
     const i = this.#entries.findIndex(same);

@@ -3,9 +3,11 @@
 import { Api, order, type PayRequest } from "./api.js";
 import { announced, saysRepeat, unasked } from "./asked.js";
 import { blind, endings, type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
+import type { Bill, Sent } from "./bill.js";
+import { contentOf } from "./body.js";
 import { Budget } from "./budget.js";
 import { checkCaps, largestOf, signedAsOffered } from "./caps.js";
-import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text, wordsOf } from "./challenge.js";
+import { type HeaderReader, isObject, receiptOf, receiptReason, text, wordsOf } from "./challenge.js";
 import {
   DryRunError,
   type ErrorFacts,
@@ -21,11 +23,13 @@ import {
 import { Connection, connectionRefused } from "./http.js";
 import { Jobs, type Order } from "./jobs.js";
 import { answeredFor, type Identity, Memory, newKey, type Remembered } from "./memory.js";
-import { bareUrl, cap, parseAmount, longer, time, type PaymentOptions, type PurserOptions, type Settings, settings, type Terms, usdc } from "./options.js";
+import { asked as asksBy, signedTerms } from "./mpp.js";
+import { bareUrl, cap, parseAmount, longer, time, type PaymentOptions, type PurserOptions, type Settings, settings, usdc } from "./options.js";
 import { aside, Receipts, tell } from "./receipts.js";
 import { headerTooLarge, slim } from "./slim.js";
 import { trace } from "./spans.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
+import { arrives, type ToolCall } from "./toolcall.js";
 
 /** The payment behind an answer. */
 export interface PaymentSummary {
@@ -46,47 +50,9 @@ export interface PaymentSummary {
   readonly task: string | undefined;
 }
 
-/** An answer of the seller to a paid request. */
-export interface Sent<R> {
-  readonly answer: R;
-  readonly status: number;
-  readonly header: HeaderReader;
-  /** Follows the redirect that the answer is, without the payment. Absent when it is none, or is not to be followed. */
-  readonly follow?: (signal: AbortSignal | undefined) => Promise<Sent<R>>;
-  /** A redirect whose target the runtime hides. */
-  readonly hidden?: boolean;
-  /** The beginning of its body, the answer staying readable. */
-  readonly page: () => Promise<Uint8Array>;
-  /** The answer is not needed. */
-  discard(): void;
-}
-
-/** A logical request that was answered with a challenge. */
-export interface Bill<R> {
-  readonly method: string;
-  /** The URL that the program asked for. */
-  readonly asked: URL;
-  /** The URL that answered 402. */
-  readonly url: URL;
-  /** Reads the headers of the request. */
-  readonly header: HeaderReader;
-  readonly refused: R;
-  readonly challenge: Challenge;
-  readonly signal: AbortSignal | undefined;
-  /** The program's own key. */
-  readonly idempotencyKey: string | undefined;
-  readonly terms: Terms;
-  /** The reason why the request cannot be sent again, if there is one. */
-  readonly blocked: string | undefined;
-  /** Recognizes the body. */
-  digest(): Promise<string>;
-  /** Sends the request with a payment and follows no redirect. Heeds this signal only, also while the body is read. */
-  send(header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<R>>;
-  discardRefused(): void;
-}
-
 const delays = [250, 1000]; // before the second and the third try of /v1/pay, in milliseconds
 const resendDelay = 500;
+const repeats = 2; // of a credential that a seller answers with a new challenge
 const receiptTimeout = 10_000; // of one try
 const closeWithin = 5000;
 
@@ -157,17 +123,20 @@ export class Payer {
       const { dryRun } = bill.terms;
       const job = dryRun ? undefined : this.jobs.at(bill.asked, bill.url);
       if (!job) await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
-      if (dryRun) throw await this.#quoted(bill, agreed);
+      const { digest, call } = await contentOf(bill);
+      const booked = call?.site ?? bareUrl(bill.url);
+      if (dryRun) throw await this.#quoted(bill, agreed, booked);
       // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
-      const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], digest: await bill.digest() };
+      const urls = [bareUrl(bill.asked), bareUrl(bill.url)];
+      const id: Identity = { method: bill.method, urls, digest: call ? `${digest} ${task ?? ""}` : digest, call: call?.id };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
       const given = job?.key ?? bill.idempotencyKey;
       const last = this.answered.take(id);
-      const remembered = job ?? (given === undefined ? (this.memory.take(id) ?? (saysRepeat(bill.header) ? last : undefined)) : undefined);
+      const remembered = job ?? (given === undefined ? (this.memory.take(id) ?? (saysRepeat(bill.header) || (call?.id && last?.call === call.id) ? last : undefined)) : undefined);
       const key = given ?? remembered?.key ?? newKey();
       if (!job) this.#setAside(bill, id, key, remembered);
-      purchase = new Purchase(this, agreed, { ...bill, idempotencyKey: given }, id, key, remembered?.since, last !== undefined && remembered === last, job);
+      purchase = new Purchase(this, agreed, { ...bill, idempotencyKey: given }, booked, id, key, remembered?.since, last !== undefined && remembered === last, job, call);
       const answer = await purchase.run(bill.signal);
       ended();
       return answer;
@@ -209,9 +178,9 @@ export class Payer {
   }
 
   /** Ends a dry run. */
-  async #quoted<R extends object>(bill: Bill<R>, agreed: Settings): Promise<PurserError> {
+  async #quoted<R extends object>(bill: Bill<R>, agreed: Settings, booked: string): Promise<PurserError> {
     const api = new Api(this.connection, agreed.payTimeout);
-    const quote = await api.quote(ordered(bill, agreed, bill.idempotencyKey), bill.signal ? { signal: bill.signal } : {});
+    const quote = await api.quote(ordered(bill, agreed, booked, bill.idempotencyKey), bill.signal ? { signal: bill.signal } : {});
     const what = quote.repeats
       ? `payment ${quote.repeats.id} of ${quote.price} would be repeated, and nothing new paid`
       : `${quote.price} on ${quote.network} to ${quote.payTo} would be paid`;
@@ -249,6 +218,8 @@ class Purchase<R extends object> {
     private readonly payer: Payer,
     private readonly agreed: Settings,
     private readonly bill: Bill<R>,
+    /** The URL for purser's books. */
+    private readonly booked: string,
     private readonly id: Identity,
     private readonly key: string,
     since: number | undefined,
@@ -256,6 +227,8 @@ class Purchase<R extends object> {
     private readonly repeats = false,
     /** The order that is asked about. */
     private readonly job?: Order,
+    /** The call of MCP that is paid for. */
+    private readonly call?: ToolCall,
   ) {
     this.#paid = job?.paid;
     this.summary = job?.summary;
@@ -313,6 +286,12 @@ class Purchase<R extends object> {
     const order = job ?? { key, paid: this.#paid, summary: this.summary, since: performance.now() };
     aside(() => this.payer.jobs.note(sent, bill.url, order, !job && (bill.method === "GET" || bill.method === "HEAD")));
     this.#answered = sent.status < 400;
+    const { call } = this;
+    if (this.#answered && call) {
+      aside(async () => {
+        if (!(await arrives(sent, call))) this.#lost();
+      });
+    }
     this.#pause(this.#answered ? this.payer.answered : this.payer.memory);
     return sent.answer;
   }
@@ -322,6 +301,11 @@ class Purchase<R extends object> {
     const moved = this.#sent || (this.#paid && this.payer.settings.settlement === "payer");
     if (isPurserError(thrown) || !moved) return thrown;
     return this.#unclear("The paid request failed.", { cause: thrown });
+  }
+
+  /** The answer broke off on its way: the same request again gets the same payment. */
+  #lost(): void {
+    if (this.payer.answered.drop(this.key) !== undefined) this.#pause(this.payer.memory);
   }
 
   /** No send is under way any more; the key is remembered for a repeat. */
@@ -335,14 +319,14 @@ class Purchase<R extends object> {
   /** Has purser pay: several tries under one key, so that a lost answer costs nothing. */
   async #obtain(signal: AbortSignal | undefined): Promise<Paid> {
     const { settings, connection } = this.payer;
-    const question = { method: "POST", path: "/v1/pay", ...order(ordered(this.bill, this.agreed, this.key)) } as const;
+    const question = { method: "POST", path: "/v1/pay", ...order(ordered(this.bill, this.agreed, this.booked, this.key)) } as const;
     let asked = false; // a try may have reached purser
     for (let n = 0; ; n++) {
       let failure: PurserError;
       let wait: number | undefined;
       try {
         const a = await connection.ask(question, this.agreed.payTimeout, signal);
-        const paid = paidOf(a);
+        const paid = paidOf(a, this.bill.header("Authorization") !== null);
         if (paid) return this.#checked(paid);
         if (!isPassing(a)) {
           const no = refusal(a);
@@ -383,7 +367,7 @@ class Purchase<R extends object> {
   async #deliver(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
     if (signal?.aborted) throw this.#givenUp(signal, this.#sent || this.payer.settings.settlement === "payer");
     this.bill.discardRefused();
-    const first = await this.#send(paid, signal);
+    const first = await this.#sendOn(paid, signal);
     const reason = await this.#report(first);
     if (first.hidden) throw this.#unclear("The seller redirected the paid request to where this runtime does not tell.");
     let last = first;
@@ -405,6 +389,20 @@ class Purchase<R extends object> {
     }
     if (this.summary) summaries.set(last.answer, this.summary);
     return last;
+  }
+
+  /** Sends the payment. A new challenge of MPP does not ask for another one: the same goes again. */
+  async #sendOn(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
+    for (let n = 0; ; n++) {
+      const sent = await this.#send(paid, signal);
+      const wait = retryAfter(sent.header("Retry-After")) ?? resendDelay * 2 ** n;
+      const asks = sent.status === 402 && paid.header.value.startsWith("Payment ") && asksBy(sent.header).length > 0;
+      if (!asks || n >= repeats || wait > longestWait) return sent;
+      sent.discard();
+      await sleep(wait, signal).catch(() => {
+        throw this.#givenUp(signal, true);
+      });
+    }
   }
 
   /** The same payment, once and as often again as the settings say. */
@@ -486,10 +484,10 @@ class Purchase<R extends object> {
 }
 
 /** Makes the order for purser. */
-function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | undefined): PayRequest {
+function ordered(bill: Bill<object>, agreed: Settings, requestUrl: string, idempotencyKey: string | undefined): PayRequest {
   return {
     paymentRequiredHeader: bill.challenge.sent,
-    requestUrl: bareUrl(bill.url),
+    requestUrl,
     settlement: agreed.settlement,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(agreed.task === undefined ? {} : { task: agreed.task }),

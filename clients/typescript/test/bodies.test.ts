@@ -171,16 +171,7 @@ describe("bodies that clients make anew for each request", { concurrency: true }
     },
     "a form of form-data, by got": (options) => (url, value) => wrapped(options).post(url, { body: form(PackageForm, value) }),
     "a form, by got": (options) => (url, value) => wrapped(options).post(url, { body: form(FormData, value) }),
-    "a call of a tool of MCP": (options) => {
-      const fetch = wrapFetch(globalThis.fetch, options);
-      const headers = { "mcp-protocol-version": "2025-06-18", "Content-Type": "application/json" };
-      return (url, value) => {
-        const params = { name: "buy", arguments: { id: value }, _meta: { progressToken: id } };
-        return fetch(url, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", id: id++, method: "tools/call", params }) });
-      };
-    },
   };
-  let id = 0;
   const instances = new WeakMap<PaymentOptions, typeof got>();
   const wrapped = (options: PaymentOptions) => {
     const made = instances.get(options) ?? wrapGot(got, options);
@@ -200,17 +191,6 @@ describe("bodies that clients make anew for each request", { concurrency: true }
       assert.notEqual(shop.got[1]?.body, shop.got[5]?.body);
     });
   }
-
-  it("other messages are told apart by their numbers", async (t) => {
-    const purser = await fakePurser(t);
-    const shop = await seller(t, cut);
-    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick, resends: 0 });
-    const mcp = { "mcp-protocol-version": "2025-06-18" };
-    for (const [headers, body] of [[{}, '{"id":1,"params":{}}'], [{}, '{"id":2,"params":{}}'], [mcp, "no JSON"], [mcp, "[1]"], [mcp, '{"id":1}'], [mcp, '{"id":2}']] as const) {
-      assert.equal((await failure(fetch(shop.url, { method: "POST", headers, body }))).code, "unclear");
-    }
-    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 6);
-  });
 });
 
 describe("clients from packages", { concurrency: true }, () => {

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions, type UnclearError } from "purserpay";
 import { refusal } from "../dist/esm/answers.js";
-import { headerChallenge, receiptReason, signedTerms } from "../dist/esm/challenge.js";
+import { headerChallenge, receiptReason } from "../dist/esm/challenge.js";
+import { signedTerms } from "../dist/esm/mpp.js";
 import { apiKey, b64, challenge, failure, payTo, paymentId, signature } from "./fake.js";
 
 const asks = (header = challenge()) => new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": header } });

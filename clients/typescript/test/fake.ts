@@ -165,6 +165,13 @@ export function seller(t: TestContext, onPaid: Handler = deliver, amount?: strin
   });
 }
 
+/** The headers of a client of MCP, as its transport sends them. */
+export const mcpHeaders: Record<string, string> = {
+  "Content-Type": "application/json",
+  Accept: "application/json, text/event-stream",
+  "MCP-Protocol-Version": "2025-06-18",
+};
+
 /** What a seller answers to a paid request. */
 export const deliver: Handler = (_req, res, body) => {
   json(res, 200, { report: "sunny", body }, { "PAYMENT-RESPONSE": receipt });

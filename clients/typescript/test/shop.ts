@@ -99,5 +99,6 @@ export function environment({ key, api }: { key: string; api: string }, shop: Sh
 /** The payments that purser has journaled for a shop. */
 export async function journaled(world: World, shop: Shop): Promise<Payment[]> {
   const all = await createClient({ apiKey: world.key, baseUrl: world.api }).payments.list({ limit: 500 });
-  return all.filter((payment) => payment.request_url.startsWith(shop.url));
+  const tools = shop.url.replace("http:", "mcp:");
+  return all.filter(({ request_url: url }) => url.startsWith(shop.url) || url.startsWith(tools));
 }

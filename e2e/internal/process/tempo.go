@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,7 +53,7 @@ func StartTempo(t testing.TB) (*Tempo, error) {
 	}
 	port := Port(t)
 	// Without T4 there are no expiring nonces. Without the time, blocks begin in 1970, and without blocks the
-	// latest one grows old, so that no transaction is valid in a simulation. One slot makes each block final soon.
+	// latest one grows old, so that no transaction is valid in a simulation. Each block is final soon, because an epoch has one slot.
 	cmd := exec.Command(programs[0], "--network", "tempo", "--hardfork", "T4", "--host", "127.0.0.1", "--port", port,
 		"--chain-id", strconv.Itoa(TempoChainID), "--timestamp", strconv.FormatInt(time.Now().Unix(), 10), "--block-time", "1", "--slots-in-an-epoch", "1")
 	cmd.Env = Environment("RUST_LOG=off")
@@ -70,8 +71,8 @@ func StartTempo(t testing.TB) (*Tempo, error) {
 
 // Fund gives an account some of the token, in its smallest unit. It returns once it is there.
 func (c *Tempo) Fund(ctx context.Context, to common.Address, amount int64) error {
-	data := append(crypto.Keccak256([]byte("transfer(address,uint256)"))[:4], common.LeftPadBytes(to[:], 32)...)
-	data = append(data, common.LeftPadBytes(big.NewInt(amount).Bytes(), 32)...)
+	selector := crypto.Keccak256([]byte("transfer(address,uint256)"))[:4]
+	data := slices.Concat(selector, common.LeftPadBytes(to[:], 32), common.LeftPadBytes(big.NewInt(amount).Bytes(), 32))
 	var hash common.Hash
 	ask := map[string]any{"from": tempoBank, "to": TempoToken, "data": hexutil.Bytes(data)}
 	c.funding.Lock()
@@ -131,7 +132,7 @@ func (c *Tempo) Transfers(ctx context.Context, from common.Address) ([]TempoTran
 // Balance returns an account's amount of the token, in its smallest unit.
 func (c *Tempo) Balance(ctx context.Context, of common.Address) (*big.Int, error) {
 	token := common.HexToAddress(TempoToken)
-	data := append(crypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(of[:], 32)...)
+	data := slices.Concat(crypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(of[:], 32))
 	word, err := c.client.CallContract(ctx, ethereum.CallMsg{To: &token, Data: data}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the balance of %s on tempo: %w", of, err)

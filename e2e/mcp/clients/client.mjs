@@ -3,8 +3,9 @@
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { callAll } from "./calls.mjs";
+import { paying } from "./paying.mjs";
 
 const client = new Client({ name: "e2e", version: "1" }, { versionNegotiation: { mode: process.env.MODE } });
-await client.connect(new StreamableHTTPClientTransport(new URL(process.env.SERVER)));
+await client.connect(new StreamableHTTPClientTransport(new URL(process.env.SERVER), await paying()));
 await callAll((call) => client.callTool(call, { onprogress: () => {} }));
 await client.close();

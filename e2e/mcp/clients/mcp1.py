@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 
+import paying
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
@@ -17,7 +18,8 @@ async def ignore(*_):
 
 
 async def main():
-    async with streamablehttp_client(os.environ["SERVER"]) as (reading, writing, _), ClientSession(reading, writing) as client:
+    how = {"httpx_client_factory": paying.first_generation} if paying.pays() else {}
+    async with streamablehttp_client(os.environ["SERVER"], **how) as (reading, writing, _), ClientSession(reading, writing) as client:
         await client.initialize()
         for call in json.loads(os.environ["CALLS"]):
             try:

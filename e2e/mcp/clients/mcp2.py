@@ -8,7 +8,9 @@ import asyncio
 import json
 import os
 
+import paying
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 
 async def ignore(*_):
@@ -16,7 +18,10 @@ async def ignore(*_):
 
 
 async def main():
-    async with Client(os.environ["SERVER"], mode=os.environ["MODE"]) as client:
+    server = os.environ["SERVER"]
+    if paying.pays():
+        server = streamable_http_client(server, http_client=paying.second_generation())
+    async with Client(server, mode=os.environ["MODE"]) as client:
         for call in json.loads(os.environ["CALLS"]):
             try:
                 result = await client.call_tool(call["name"], call["arguments"], progress_callback=ignore)

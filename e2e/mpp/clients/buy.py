@@ -1,4 +1,4 @@
-"""Makes requests at once, and prints what each got, as buy.mjs does. Without OFFICIAL, requests makes them."""
+"""Makes requests at once, and prints what each got, as buy.mjs does. Without OFFICIAL, requests makes them, and again."""
 
 import asyncio
 import base64
@@ -34,11 +34,17 @@ async def official():
 
 def as_they_come():
     import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    again = Retry(4, backoff_factor=0.5, status_forcelist=[500, 502], allowed_methods=None, raise_on_status=False)
 
     def one(purchase):
         url, body = purchase
         try:
-            answer = requests.request("POST" if body else "GET", url, data=body, timeout=60, allow_redirects=False)
+            with requests.Session() as session:
+                session.mount("http://", HTTPAdapter(max_retries=again))
+                answer = session.request("POST" if body else "GET", url, data=body, timeout=60)
         except requests.RequestException as error:
             return failed(error)
         return told(answer.status_code, answer.headers, answer.content)

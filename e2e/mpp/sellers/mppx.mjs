@@ -97,7 +97,8 @@ function ask(rail, fault, request) {
 // ---- faults
 
 const random = generator(Number(SEED));
-const credentials = new Map(); // a credential → { seen, denials, answer }
+const credentials = new Map(); // a credential → { seen, answer }
+const denials = {}; // by URL
 
 /** Numbers in [0, 1) that are the same for the same seed: mulberry32. */
 function generator(seed) {
@@ -165,8 +166,10 @@ async function serve(request, body) {
   };
   switch (fault) {
     case "storm": {
-      // The first two times a credential meets a fault more often than not; the third time it gets what there is.
+      // The first two times a credential meets a fault as often as not; the third time it gets what there is. A payload
+      // of x402 is not denied: there a 402 is a refusal.
       const r = one.seen > 2 ? 1 : random();
+      if (r < 0.4 && request.headers.has("payment-signature")) return good();
       if (r < 0.2) return deny(rail, fault, request);
       if (r < 0.4) return settledThen(() => deny(rail, fault, request));
       if (r < 0.5) return settledThen(() => LOST);
@@ -178,7 +181,8 @@ async function serve(request, body) {
     case "dead":
       return deny(rail, fault, request);
     case "after":
-      return one.seen > Number(n) ? good() : settledThen(() => deny(rail, fault, request));
+      denials[request.url] = (denials[request.url] ?? 0) + 1;
+      return denials[request.url] > Number(n) ? good() : settledThen(() => deny(rail, fault, request));
     case "plain": {
       // The official server alone, which has no memory of answers.
       const result = await ask(rail, fault, request);

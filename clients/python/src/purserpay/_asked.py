@@ -28,6 +28,7 @@ class Said(NamedTuple):
     unasked: str = ""  # what it is, if no program asked for its content
     repeats: bool = False  # it is no first try
     waits: float = 0.0
+    authorized: bool = False  # it has an Authorization of its own
 
 
 def said(method: str, url: str, headers: Mapping[str, Any]) -> Said:
@@ -42,12 +43,15 @@ def said(method: str, url: str, headers: Mapping[str, Any]) -> Said:
         return found is not None and int(found[1]) > least
 
     repeats = any(above(0, name) for name in _REPEATS) or any(above(1, name) for name in _TRIES)
-    return Said(_unasked(method, url, header), repeats, _waits(header))
+    return Said(_unasked(method, url, header), repeats, _waits(header), headers.get("Authorization") is not None)
 
 
-def pays_already(names: Any) -> bool:
+def pays_already(headers: Mapping[str, Any]) -> bool:
     """Whether a request carries a payment of its own, so that it is none of our business."""
-    return any(name.upper() in PAYMENT_HEADERS for name in names)
+    own = headers.get("Authorization") or ""
+    credential = re.match(r"payment\s+\S", own.decode("latin-1") if isinstance(own, bytes) else own, re.IGNORECASE)
+    carrying = (*PAYMENT_HEADERS, "PAYMENT-AUTHORIZATION")
+    return credential is not None or any(name.upper() in carrying for name in headers)
 
 
 def usable_key(value: str | None) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._toolcalls import may_be_call, tool_call
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ __all__ = [
     "MAX_HELD",
     "PEEKED_FOR",
     "SLICE",
+    "Content",
     "File",
     "Peeked",
     "bounded",
-    "digest",
+    "content",
     "following",
     "read_start",
     "size",
@@ -82,34 +83,37 @@ async def read_start(
     return bytes(start), True
 
 
-def digest(chunks: Iterable[bytes], headers: Mapping[str, Any]) -> bytes:
-    """Hash a body without what clients make anew for each request: a form's boundary, the numbers of MCP's messages."""
-    found = re.match(r'multipart/.*boundary="?([^";]+)', _text(headers.get("content-type")), re.IGNORECASE)
-    boundary = found[1].encode("latin-1") if found else None
+class Content(NamedTuple):
+    """What a request is recognized by."""
+
+    digest: bytes  # of the body, or of the call in it
+    site: str = ""  # under which a call of MCP is booked
+    call: bytes = b""  # the same for repeats of that call in its session
+    number: str = ""  # its id
+
+
+def content(method: str, url: str, chunks: Iterable[bytes], headers: Mapping[str, Any]) -> Content:
+    """Read a body for what a repeat has as well, and clients do not make anew for each request."""
+
+    def header(name: str) -> str:
+        value = headers.get(name)
+        return value.decode("latin-1") if isinstance(value, bytes) else value or ""
+
+    if may_be_call(method, header) and isinstance(chunks, (list, tuple)):
+        chunks = [b"".join(chunks)]
+        call = tool_call(url, header("mcp-session-id"), chunks[0])
+        if call is not None:
+            return Content(_hash(call.content), call.site, call.id and _hash(call.content + call.id), call.number)
+    found = re.match(r'multipart/.*boundary="?([^";]+)', header("content-type"), re.IGNORECASE)
+    boundary = found[1].encode("latin-1") if found else b""
     total = hashlib.sha256()
-    if boundary is None and headers.get("mcp-protocol-version") is not None:
-        chunks = [_without_numbers(b"".join(chunks))]
     for chunk in chunks:
         total.update(chunk.replace(boundary, b"") if boundary else chunk)
-    return total.digest()
+    return Content(total.digest())
 
 
-def _text(header: str | bytes | None) -> str:
-    return header.decode("latin-1") if isinstance(header, bytes) else header or ""
-
-
-def _without_numbers(body: bytes) -> bytes:
-    """Leave ``id`` and ``progressToken`` out of a message of MCP: its SDK counts them up."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    params = message.get("params") if isinstance(message, dict) else None
-    if not isinstance(params, dict):
-        return body
-    meta = params.get("_meta")
-    same = {**(meta if isinstance(meta, dict) else {}), "progressToken": 0}
-    return json.dumps({**message, "id": 0, "params": {**params, "_meta": same}}).encode()
+def _hash(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
 
 
 def size(body: Iterable[bytes] | None) -> int:

@@ -245,9 +245,10 @@ class Order:
         return {} if self.max_amount is None else {"Purser-Max-Amount": usdc_text(self.max_amount)}
 
 
-def pay(order: Order) -> Operation[models.PayResult]:
-    """``POST /v1/pay``."""
-    return Operation("POST", "/v1/pay", 200, models.read_pay_result, order.body, order.headers)
+def pay(order: Order, *, taken: bool = False) -> Operation[models.PayResult]:
+    """``POST /v1/pay``. ``taken``: the request has an Authorization of its own."""
+    read = partial(models.read_pay_result, taken=taken)
+    return Operation("POST", "/v1/pay", 200, read, order.body, order.headers)
 
 
 def quote(order: Order) -> Operation[models.Quote]:

@@ -34,7 +34,7 @@ def check(options: Options, request: Request, challenge: wire.Challenge, *, paid
         raise RefusedByCallerError(
             f"nobody reads what {request.said.unasked} would buy, so it was not paid for", rule="unasked"
         )
-    if request.digest is None:
+    if request.content is None:
         raise NotReplayableError("the request's body cannot be sent again, so nothing was paid")
     if paid:
         return

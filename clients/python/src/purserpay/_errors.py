@@ -65,7 +65,9 @@ Code = Literal[
 ]
 
 
-CallerRule = Literal["unasked", "plain-http", "host", "amount", "callback", "signed-terms", "budget"]
+CallerRule = Literal[
+    "unasked", "authorization-in-use", "plain-http", "host", "amount", "callback", "signed-terms", "budget"
+]
 
 
 class Advice(NamedTuple):

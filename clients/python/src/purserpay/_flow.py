@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _calls as calls
 from . import _caps as caps
 from . import _jobs as jobs
+from . import _mpp as mpp
 from . import _slim
 from . import _wire as wire
 from ._amounts import usdc_text
@@ -22,7 +23,6 @@ from ._errors import (
     BLIND,
     ENDED,
     DryRunError,
-    InvalidChallengeError,
     PurserError,
     PurserUnreachableError,
     RefusedByCallerError,
@@ -31,6 +31,7 @@ from ._errors import (
     UnclearError,
     attach_unclear,
 )
+from ._finding import find
 from ._steps import (
     Ask,
     Client,
@@ -81,6 +82,7 @@ LOG = logging.getLogger("purserpay")
 TRIES = 3
 BEFORE_TRY = (0.25, 1.0)  # seconds
 BEFORE_RESEND = 0.5  # seconds, doubled each time
+REPEATS = 2  # of a credential that a seller answers with a new challenge of MPP
 LONGEST_WAIT = 5.0  # seconds that purser or a seller may ask for
 UNCLEAR = (500, 502, 503, 504)
 
@@ -119,7 +121,7 @@ class Purchase:
     def answer(self, first: Reply) -> Steps[Reply]:
         """From the first answer of the seller to the one that the program gets."""
         self.reply = first
-        challenge = yield from self._find(first)
+        challenge = yield from find(self._options, self._request, first)
         if challenge is None:
             return first
         self._challenge = challenge
@@ -149,6 +151,11 @@ class Purchase:
         finally:
             self._busy.release()
 
+    def lost(self) -> None:
+        """Take an answer for lost that broke off on its way: the same request again gets the same payment."""
+        if self._remembered and self._answered.drop(self.key) is not None:
+            self._remember()
+
     def refuse_second(self, reply: Reply) -> Steps[Reply]:
         """Refuse a 402 at the end of redirects that began with this paid answer: a request pays once."""
         self.reply = reply
@@ -175,7 +182,7 @@ class Purchase:
         self.ended = True
         if self._remembered:
             self._answered.take(self._identities())  # the last one counts
-            self._answered.put(self._identities(), self.key)
+            self._answered.put(self._identities() | self._request.numbered(self.task), self.key)
         return reply
 
     def _note_job(self, reply: Reply) -> Steps[None]:
@@ -217,7 +224,7 @@ class Purchase:
             self.ended = True
             return
         if self._repeats and isinstance(error, RejectedError):
-            self._answered.put(self._identities(), self.key, self._until)
+            self._answered.put(self._identities() | self._request.numbered(self.task), self.key, self._until)
         else:
             self._remember(self._until if blind or refused else None)
         if isinstance(error, PurserError):
@@ -230,8 +237,7 @@ class Purchase:
             attach_unclear(error, self.unclear)
 
     def _identities(self) -> Identities:
-        # Either is enough: a seller that leads each repeat to a new URL is not to be paid for each.
-        return frozenset(known for known in (self._request.identity, self._request.asked) if known)
+        return self._request.identities(self.task)
 
     def _remember(self, until: float | None = None) -> None:
         if self._remembered:
@@ -239,7 +245,8 @@ class Purchase:
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
-        last = self._answered.take(self._identities())
+        again = self._answered.take(self._request.numbered(self.task))
+        last = again or self._answered.take(self._identities())
         if self._order is not None:
             self.key, self._result, self.info, _ = self._order
             self._remembered, self._open, self._earlier = False, True, True
@@ -247,7 +254,7 @@ class Purchase:
             self.key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identities())
-            if taken is None and self._request.said.repeats:
+            if taken is None and (again or self._request.said.repeats):
                 taken, self._repeats = last, last is not None
             self._open = self._earlier = taken is not None
             self.key, self._until = taken or (f"client-{uuid.uuid4()}", None)
@@ -269,21 +276,6 @@ class Purchase:
         raise self._told(RefusedByCallerError(text, rule="budget"))
 
     # Whether it is ours, and may be paid for.
-
-    def _find(self, reply: Reply) -> Steps[wire.Challenge | None]:
-        if wire.dealt_with(reply.headers):
-            return None
-        try:
-            found = wire.challenge_in_headers(reply.headers, self._options.challenge_headers)
-            if found is None:
-                body = yield Peek(reply)
-                found = wire.challenge_in_body(body) if body is not None else None
-            return found
-        except ValueError as error:
-            yield Hold(reply)
-            raise InvalidChallengeError(
-                f"the seller's challenge cannot be read: {error}", **self._about(reply)
-            ) from None
 
     def _check(self, reply: Reply) -> Steps[None]:
         try:
@@ -315,8 +307,7 @@ class Purchase:
     def _ordered(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
         cap = caps.smaller(self._options, self._request.terms)
-        header, url = self._challenge.header, self._request.plain_url
-        return calls.Order(header, url, key, self._options.settlement, self.task, cap)
+        return calls.Order(self._challenge.header, self._request.booked, key, self._options.settlement, self.task, cap)
 
     def _quote(self) -> Steps[None]:
         """End a dry run."""
@@ -333,7 +324,7 @@ class Purchase:
         raise self._told(DryRunError(f"dry run: {what}", quote=quote))
 
     def _pay(self) -> Steps[None]:
-        operation = calls.pay(self._ordered(self.key))
+        operation = calls.pay(self._ordered(self.key), taken=self._request.said.authorized)
         reached = False
         failure: PurserError
         attempt = 0
@@ -379,7 +370,7 @@ class Purchase:
             task=self.task,
         )
         try:
-            signed = wire.signed_terms(result.payment_signature)
+            signed = mpp.signed_terms(result.payment_signature)
             self.info.amount, self.info.pay_to = signed
             self._budget.settle(self.key, wire.canonical_amount(signed[0]) or 0)
         except ValueError:
@@ -402,6 +393,7 @@ class Purchase:
         given = self._request.terms.paid_timeout
         timeout = max(self._options.paid_timeout if given is None else given, self._request.said.waits)
         signature = result.payment_signature
+        again = 0  # a seller of MPP has asked once more
         while True:
             self._sent = True
             wait: float | None = None
@@ -414,6 +406,13 @@ class Purchase:
             else:
                 assert reply is not None  # noqa: S101
                 if reply.status == 402:
+                    wait = calls.retry_after(reply.headers)
+                    wait = BEFORE_RESEND * 2**again if wait is None else wait
+                    if again < REPEATS and wait <= LONGEST_WAIT and mpp.asks_again(signature, reply.headers):
+                        yield Discard(reply)
+                        yield Sleep(wait)
+                        again += 1
+                        continue
                     body = yield Hold(reply)
                     yield from self._report(reply)
                     raise self._rejected(reply, body)

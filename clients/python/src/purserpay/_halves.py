@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ._coroutines import ran
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
+
+    from ._toolcalls import Coming
 
 __all__ = ["Awaiting", "Blocking", "Half"]
 
@@ -40,6 +42,10 @@ class Half(Protocol):
     @staticmethod
     async def following(chunks: Any) -> bytes | None:
         """Return the next chunk, or ``None`` at the end."""
+
+    @staticmethod
+    def watched(chunks: Any, coming: Coming, lost: Callable[[], None]) -> Any:
+        """Look on while a body is read, and tell if an answer is lost with it."""
 
     @staticmethod
     async def end(chunks: Any) -> None:
@@ -76,6 +82,18 @@ class Blocking:
     @staticmethod
     async def following(chunks: Any) -> bytes | None:
         return next(chunks, None)
+
+    @staticmethod
+    def watched(chunks: Any, coming: Coming, lost: Callable[[], None]) -> Any:
+        whole = False
+        try:
+            for chunk in chunks:
+                coming.add(chunk)
+                yield chunk
+            whole = True
+        finally:
+            if coming.lost(whole=whole):
+                lost()
 
     @staticmethod
     async def end(_: Any) -> None:
@@ -115,6 +133,19 @@ class Awaiting:
     @staticmethod
     async def following(chunks: Any) -> bytes | None:
         return await anext(chunks, None)
+
+    @staticmethod
+    async def watched(chunks: Any, coming: Coming, lost: Callable[[], None]) -> Any:
+        whole = False
+        try:
+            async for chunk in chunks:
+                coming.add(chunk)
+                yield chunk
+            whole = True
+        finally:
+            if coming.lost(whole=whole):
+                lost()
+            await Awaiting.end(chunks)
 
     @staticmethod
     async def end(chunks: Any) -> None:

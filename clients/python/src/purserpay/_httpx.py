@@ -15,6 +15,7 @@ from ._asked import said
 from ._context import given_key
 from ._errors import ERROR_MARK, PurserError, in_place_of
 from ._paid import MARK
+from ._toolcalls import Coming
 from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class Transport:
         wire = _Wire(self, request)
 
         async def go(steps: flow.Steps[flow.Reply]) -> Any:
-            return _finished(request, purchase, await self._payer.perform(purchase, steps, wire))
+            reply = await self._payer.perform(purchase, steps, wire)
+            return self._watched(described, purchase, _finished(request, purchase, reply))
 
         async def again(steps: flow.Steps[flow.Reply]) -> Any:
             response = await go(steps)
@@ -95,6 +97,15 @@ class Transport:
                 raise
             headers, said = in_place_of(error, request.headers)
             return self.library.Response(402, headers=headers, content=said, extensions={ERROR_MARK: error})
+
+    def _watched(self, request: flow.Request, purchase: flow.Purchase, response: Any) -> Any:
+        """Look on while the answer to a call of MCP comes: a stream is begun long before that."""
+        content = request.content
+        if content and content.number and purchase.ended and not response.is_stream_consumed and not _encoded(response):
+            coming = Coming(response.headers.get("content-type", ""), content.number)
+            chunks = self.half.watched(self.half.chunks(response.stream), coming, purchase.lost)
+            response.stream = self.rest(b"", chunks, response.stream)
+        return response
 
     async def _body(self, request: Any) -> Iterable[bytes] | None:
         """Make the body one that can be sent again. Returns it, or nothing."""
@@ -273,11 +284,11 @@ def mount(client: Any, paying: Transport) -> Any:
 
 def _described(request: Any, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
-    digest = None if body is None else bodies.digest(body, request.headers)
-    asked: Identity | None = _earlier(request, _ASKED)
     url = str(request.url)
+    content = None if body is None else bodies.content(request.method, url, body, request.headers)
+    asked: Identity | None = _earlier(request, _ASKED)
     spoken = said(request.method, url, request.headers)
-    return flow.Request(request.method, url, digest, bodies.size(body), key, asked, spoken)
+    return flow.Request(request.method, url, content, bodies.size(body), key, asked, spoken)
 
 
 def _reply(response: Any) -> flow.Reply:

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ._amounts import usdc
+from ._mpp import CREDENTIAL, CREDENTIAL_HEADERS
 from ._wire import PAYMENT_HEADERS
 
 if TYPE_CHECKING:
@@ -105,13 +106,14 @@ def listed(data: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
     return [_value(name, kind, entry) for entry in entries]
 
 
-def read_pay_result(data: Mapping[str, Any]) -> PayResult:
+def read_pay_result(data: Mapping[str, Any], *, taken: bool = False) -> PayResult:
     """Read the answer of ``POST /v1/pay``. A purser that knows only SPEC.md leaves some members out."""
     signature, header = data.get("paymentSignature"), data.get("paymentHeader")
     header = PAYMENT_HEADERS[0] if header is None else header
-    if not isinstance(signature, str) or not _SIGNATURE.fullmatch(signature):
-        raise ValueError("paymentSignature is not base64")
-    if header not in PAYMENT_HEADERS:
+    form = CREDENTIAL if header in CREDENTIAL_HEADERS else _SIGNATURE
+    if not isinstance(signature, str) or not form.fullmatch(signature):
+        raise ValueError("paymentSignature has not the form of its header")
+    if header not in PAYMENT_HEADERS + CREDENTIAL_HEADERS or (taken and header == "Authorization"):
         raise ValueError("paymentHeader is not one for payments")
     try:
         payment: PaymentState | None = _value("payment", PaymentState, data.get("payment"))

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from . import _calls as calls
+    from ._bodies import Content
     from ._budget import Budget
     from ._jobs import Jobs
-    from ._memory import Identity, Memory
+    from ._memory import Identities, Identity, Memory
     from ._options import BeforePayment, Options
 
 __all__ = [
@@ -56,12 +57,12 @@ class Client(Protocol):
 class Request:
     """A logical request, as far as paying is concerned.
 
-    ``digest`` of the body is ``None`` if that cannot be sent again. ``size`` counts the bytes that it takes in memory.
+    ``content`` is ``None`` if the body cannot be sent again. ``size`` counts the bytes that it takes in memory.
     """
 
     method: str
     url: str
-    digest: bytes | None = field(repr=False)
+    content: Content | None = field(repr=False)
     size: int = 0
     idempotency_key: str | None = None
     asked: Identity | None = None  # the request that was redirected here, if any
@@ -71,7 +72,24 @@ class Request:
     @property
     def identity(self) -> Identity:
         """What makes this request, as it is, the same as another."""
-        return self.method, self.plain_url, self.digest or b""
+        return self.method, self.plain_url, self.content.digest if self.content else b""
+
+    def identities(self, task: str | None) -> Identities:
+        """Return all that makes this request the same as another."""
+        # Either is enough: a seller that leads each repeat to a new URL is not to be paid for each.
+        known = (one for one in (self.identity, self.asked) if one)
+        of = (task or "").encode() if self.content and self.content.site else b""
+        return frozenset((method, url, digest + of) for method, url, digest in known)
+
+    def numbered(self, task: str | None) -> Identities:
+        """Return what makes a call of MCP a repeat: its number in its session, which no client uses twice."""
+        call = self.content.call if self.content else b""
+        return frozenset((method, url, call) for method, url, _ in self.identities(task) if call)
+
+    @property
+    def booked(self) -> str:
+        """The URL for purser's books."""
+        return (self.content and self.content.site) or self.plain_url
 
     @property
     def plain_url(self) -> str:

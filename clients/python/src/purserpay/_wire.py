@@ -27,15 +27,15 @@ __all__ = [
     "dealt_with",
     "decode_base64",
     "decode_object",
+    "is_payable",
     "may_be_challenge",
     "receipt_in",
-    "signed_terms",
 ]
 
 REQUIRED_HEADER = "payment-required"
 PAYMENT_HEADERS = ("PAYMENT-SIGNATURE", "X-PAYMENT")
 PROXY_HEADERS = ("purser-declined", "purser-payment")
-RECEIPT_HEADERS = ("payment-response", "x-payment-response")
+RECEIPT_HEADERS = ("payment-response", "x-payment-response", "payment-receipt")
 
 MAX_HEADER = 128 << 10  # bytes as sent
 MAX_DECODED = 64 << 10
@@ -231,11 +231,16 @@ def _version(data: dict[str, Any], accepts: list[Any]) -> int:
     return 2 if "amount" in first or (isinstance(network, str) and ":" in network) else 1
 
 
+def is_payable(network: str, asset: str) -> bool:
+    """Whether purser can choose this network's asset."""
+    return _ASSETS.get(network) == asset.lower()
+
+
 def _offer(entry: Any, version: int) -> Offer | None:
     if not isinstance(entry, dict):
         return None
     network, asset = entry.get("network"), entry.get("asset")
-    if not isinstance(network, str) or not isinstance(asset, str) or _ASSETS.get(network) != asset.lower():
+    if not isinstance(network, str) or not isinstance(asset, str) or not is_payable(network, asset):
         return None
     amount = entry.get(amount_field(version))
     return Offer(
@@ -251,18 +256,6 @@ def _offer(entry: Any, version: int) -> Offer | None:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def signed_terms(signature: str) -> tuple[str, str]:
-    """Read value and recipient, in lower case, of a signed payment. Raises ``ValueError`` for anything else."""
-    payload = decode_object(decode_base64(signature)).get("payload")
-    authorization = payload.get("authorization") if isinstance(payload, dict) else None
-    if not isinstance(authorization, dict):
-        raise ValueError("no authorization")
-    value, to = authorization.get("value"), authorization.get("to")
-    if not isinstance(value, str) or not isinstance(to, str):
-        raise ValueError("no value or recipient")
-    return value, to.lower()
 
 
 def dealt_with(headers: Mapping[str, str]) -> bool:

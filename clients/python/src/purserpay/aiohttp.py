@@ -247,13 +247,12 @@ class _Wire:
 
 async def _described(request: ClientRequest, *, repeatable: bool, asked: Identity | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
-    digest, size = None, 0
+    content, size, url = None, 0, str(request.url)
     if repeatable:
         body: Any = request.body
         data = (body or b"") if body is None or isinstance(body, bytes) else await body.as_bytes()
-        digest, size = bodies.digest([data], request.headers), len(data)
-    url = str(request.url)
-    return flow.Request(request.method, url, digest, size, key, asked, said(request.method, url, request.headers))
+        content, size = bodies.content(request.method, url, [data], request.headers), len(data)
+    return flow.Request(request.method, url, content, size, key, asked, said(request.method, url, request.headers))
 
 
 def _reply(response: ClientResponse) -> flow.Reply:

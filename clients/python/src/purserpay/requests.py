@@ -228,10 +228,10 @@ class _Wire:
 
 def _described(request: requests.PreparedRequest, body: Iterable[bytes] | None) -> flow.Request:
     key = flow.usable_key(_text(request.headers.get("idempotency-key"))) or given_key()
-    digest = None if body is None else bodies.digest(body, request.headers)
     method, url = request.method or "", request.url or ""
+    content = None if body is None else bodies.content(method, url, body, request.headers)
     spoken = said(method, url, request.headers)
-    return flow.Request(method, url, digest, bodies.size(body), key, _asked(request), spoken)
+    return flow.Request(method, url, content, bodies.size(body), key, _asked(request), spoken)
 
 
 def _text(header: str | bytes | None) -> str | None:

@@ -216,9 +216,10 @@ class _Wire:
     def described(self, asked: Identity | None) -> flow.Request:
         """Describe the request for a flow."""
         key = flow.usable_key(self.headers.get("idempotency-key")) or given_key()
-        digest = None if self._again is None else bodies.digest(self._again, self.headers)
+        again, headers = self._again, self.headers
+        content = None if again is None else bodies.content(self._method, self.address, again, headers)
         spoken = said(self._method, self.address, self.headers)
-        return flow.Request(self._method, self.address, digest, bodies.size(self._again), key, asked, spoken)
+        return flow.Request(self._method, self.address, content, bodies.size(self._again), key, asked, spoken)
 
     async def send(self, step: flow.Send) -> flow.Reply:
         headers = self.headers.copy()

@@ -1,0 +1,134 @@
+package protocol_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/money"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/treasury"
+	"github.com/purserpay/purser/x402"
+)
+
+// thicket is clover where the payer pays a fee beside the price, and a gleaner gets a part of it. Purser itself sends
+// what leaves a wallet.
+type thicket struct{ clover }
+
+const mostFee, theFee = 70, 5
+
+var gleaner = x402.EVMAddress([20]byte{0x9e})
+
+func (c thicket) Network() x402.Network {
+	n := c.clover.Network()
+	n.Rail = cloverNumber
+	return n
+}
+
+func (c thicket) Authorize(ctx context.Context, a x402.Authorization, r x402.Requirement) (x402.Authorization, error) {
+	a, err := c.clover.Authorize(ctx, a, r)
+	a.Value = a.Value.AddSaturated(money.New(mostFee))
+	return a, err
+}
+
+func (thicket) Payees(x402.Requirement) []x402.Address { return []x402.Address{gleaner} }
+
+func (c thicket) Transfer(_ context.Context, a x402.Authorization, _ x402.Asset) (x402.Authorization, error) {
+	a.Height = c.meadow.tip() + cloverLasts
+	a.Message = fmt.Sprint(a.From, " ", a.To, " ", a.Value, " ", a.Height, " ", a.Nonce)
+	a.Nonce = sha256.Sum256([]byte(a.Message))
+	a.Value = a.Value.AddSaturated(money.New(mostFee))
+	return a, nil
+}
+
+func (c thicket) Send(_ context.Context, p x402.Payload) error {
+	var signed [2]string
+	if err := json.Unmarshal(p.JSON, &signed); err != nil {
+		return err
+	}
+	_, err := c.meadow.settle(signed[0], signed[1])
+	return err
+}
+
+func newThicket(t *testing.T, limits *policy.Policy) *pasture {
+	t.Helper()
+	p := newPastureOf(t, stores["memory"], limits, func(m *meadow) pay.Rail { return thicket{clover{m}} })
+	p.meadow.fee = theFee
+	return p
+}
+
+func most(t *testing.T, units string) *policy.Cap {
+	t.Helper()
+	amount, err := money.Parse(units)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.CapOf(amount)
+}
+
+// A fee is held at its most, known by the chain only, and booked as it was paid.
+func TestRailWithFees(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, &policy.Policy{DailyBudget: most(t, "20079")})
+	if a, err := p.get(); err != nil || a.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", a, err)
+	}
+	p.released()
+	if rows, err := p.books.Payments(t.Context(), p.key, "", 10, ""); err != nil || rows[0].State != pay.Open || !rows[0].Charged.IsZero() {
+		t.Errorf("a receipt is no word of the fee: %+v, %v", rows, err)
+	}
+	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != "daily-budget" { // 10,070 twice is too much
+		t.Errorf("%v, %v", a, err)
+	}
+	p.looked(time.Minute)
+	row := p.looked(time.Hour)
+	if row.State != pay.Settled || !row.Confirmed || row.Charged != money.New(10_000+theFee) || row.Fee() != money.New(theFee) || row.Terms.Amount != money.New(10_000) {
+		t.Errorf("%+v", row)
+	}
+	if left := p.meadow.has(p.wallet); left != 1_000_000-10_000-theFee {
+		t.Errorf("the wallet has %d", left)
+	}
+	if a, err := p.get(); err != nil || a.StatusCode != http.StatusOK { // the rest of the first fee is free again
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// Each payee of a payment must be allowed.
+func TestRailWithPayees(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, &policy.Policy{DenyPayees: []x402.Address{gleaner}})
+	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != "payees" {
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// An operator moves all out of a wallet, and the fee is left for its way.
+func TestRailWithdraws(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, nil)
+	wallets, err := p.books.ListWallets(t.Context(), p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := foreign(strings.Repeat("ab", 32))
+	order := treasury.Withdrawal{Wallet: wallets[0], To: to}
+	if _, err := treasury.Of(p.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallets[0], To: to, Sign: true}); err == nil {
+		t.Error("it is handed out")
+	}
+	out, err := treasury.Of(p.payer).Withdraw(t.Context(), order)
+	if err != nil || out.Payment.State != pay.Settled || out.Payment.Terms.Amount != money.New(1_000_000-mostFee) || out.Payment.Charged != money.New(1_000_000-mostFee+theFee) {
+		t.Fatalf("%+v, %v", out.Payment, err)
+	}
+	if got, left := p.meadow.has(to.String()), p.meadow.has(p.wallet); got != 1_000_000-mostFee || left != mostFee-theFee {
+		t.Errorf("%d came, and %d are left", got, left)
+	}
+	if again, err := treasury.Of(p.payer).Withdraw(t.Context(), order); err == nil && !again.Earlier {
+		t.Errorf("%+v", again.Payment)
+	}
+}
