@@ -92,7 +92,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol policy.Policy, at p
 	c := candidate{choice: choice{requirement: r.Challenge.Accepts[index], keyID: r.Key.ID}, r: r, pol: pol, at: at, read: read, index: index}
 	for _, check := range ofRequirement {
 		if c.rank = check.rank; check.rule == byChain && read.first == nil {
-			read.first = new(c.choice.terms(r.Settlement))
+			read.first = new(c.terms(r.Settlement))
 		}
 		if err := check.of(p, ctx, &c); err != nil {
 			return c.choice, c.rank, err

@@ -16,7 +16,7 @@ type Quote struct {
 	Means  Means  // of what Terms name
 	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
 	Earlier *Payment
-	// Offers has those of the challenge in the order of choice. Without a payment they say why; nil for a repeat.
+	// Offers has all of the challenge, in the order of choice; nil for a repeat.
 	Offers []Offered
 }
 

@@ -30,7 +30,7 @@ type problem struct {
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
 	// Do says what to do about a reason that keeps purser from paying.
 	Do *declines.Advice `json:"do,omitempty"`
-	// Offers has those of the challenge, if a quote was refused.
+	// Offers has all of the challenge, if a quote was refused.
 	Offers []declines.Offer `json:"offers,omitempty"`
 }
 

@@ -20,7 +20,7 @@ type quoteResult struct {
 	Wallet *payer `json:"wallet,omitempty"`
 	// Repeats is set if the call would be answered with an earlier payment, and nothing new paid.
 	Repeats *paymentState `json:"repeats,omitempty"`
-	// Offers has those of the challenge, in the order of choice. A repeat has none.
+	// Offers has all of the challenge, in the order of choice. A repeat has none.
 	Offers []declines.Offer `json:"offers,omitempty"`
 }
 

@@ -248,7 +248,7 @@ func viewOf(q pay.Quote) *quoteView {
 }
 
 func (v *quoteView) sentence() string {
-	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s, %s", v.Price, v.Network, v.PayTo, v.Wallet, v.Means.Words())
+	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s, %s", v.Price, v.Network, v.PayTo, v.Wallet, v.Words())
 }
 
 // When a seller gets no new payments, and for how long.

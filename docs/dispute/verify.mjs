@@ -155,7 +155,7 @@ function checkTerms() {
   }
 }
 
-// What the seller has asked for, in the form of x402. A challenge of MPP has it in its request: base64url over HTTP, and an
+// The demand of the seller, in the form of x402. A challenge of MPP has it in its request: base64url over HTTP, and an
 // object inside MCP.
 function asks() {
   if (!challenge) {

@@ -28,7 +28,7 @@ type Quote struct {
 	Limit  string `json:"limit,omitempty"`
 	Left   string `json:"left,omitempty"`
 	Resets string `json:"resets,omitempty"`
-	// Offers has the offers of the 402, in the order of choice.
+	// Offers has all of the 402, in the order of choice.
 	Offers []declines.Offer `json:"offers,omitempty"`
 }
 

@@ -18,9 +18,9 @@ import (
 const quoteHelp = `
 Sends a request through purser, unpaid, and says what purser would pay for it: how
 much, to whom, and from which wallet. Or it says which limit is in the way. Nothing
-is paid, signed or written. The seller sees one request without a payment. Of several
-offers, it lists all in the order of choice (PURSER_RAILS), and why each of the others
-would not be paid.
+is paid, signed or written. The seller sees one request without a payment. If the
+402 has several offers, it lists all in the order of choice (PURSER_RAILS), and says why
+each of the others would not be paid.
 
     $ purser quote https://api.example.com/paid
     $ purser quote --key-file agent.key --task nightly https://api.example.com/paid

@@ -357,7 +357,7 @@ func All() []Reason {
 			Operator:  "nothing: the program has to change",
 		},
 		{
-			Word: "dry-run", Group: Unsent, Why: "the request has `Purser-Dry-Run`, and would be paid for; `quote` in the JSON says what",
+			Word: "dry-run", Group: Unsent, Why: "the request has `Purser-Dry-Run`, and would be paid for; `quote` in the JSON says what, and `offers` why not by the others",
 			Developer: "send the request without `Purser-Dry-Run` to buy",
 			Operator:  "nothing",
 		},
