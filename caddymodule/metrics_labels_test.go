@@ -155,7 +155,7 @@ func TestLabelsAreBounded(t *testing.T) {
 			late = append(late, name)
 		}
 	}
-	if len(late) > 5 || len(few) > 400 {
+	if len(late) > 5 || len(few) > 500 { // other tests of the process have series, too
 		t.Errorf("%d series, and new ones: %q", len(few), late)
 	}
 	for _, name := range []string{
