@@ -23,7 +23,7 @@ func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, s
 		if err != nil || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() {
 			break
 		}
-		if said := carrier.answer(resp, m.wire); !said.Found || said.Receipted() {
+		if carrier.answer(resp, m.wire).Receipted() || !t.challenges(resp) {
 			break
 		}
 		m.answered = true
@@ -38,6 +38,13 @@ func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, s
 		resp, seen, err = t.send(req, call)
 	}
 	return resp, seen, err
+}
+
+// challenges reports whether an answer that asks for money says how to pay it, in any protocol: a seller may change that.
+// Tools ask by nothing else.
+func (t *Transport) challenges(resp *http.Response) bool {
+	_, found, _ := t.protocols.Offers(nil, resp.Header, nil)
+	return found || resp.StatusCode == http.StatusOK
 }
 
 // maxPage bounds what is read of an error page to find out what it says.
