@@ -20,9 +20,6 @@ const (
 	ProtocolMPP  = "mpp"
 )
 
-// wayMPP is the way of charges of MPP that the token itself takes.
-const wayMPP = "mpp-evm"
-
 // Spoken writes the protocol for people; "" where there is none.
 func (m Means) Spoken() string {
 	if m.Protocol == ProtocolMPP {
@@ -51,7 +48,7 @@ func (p *Payment) Means() Means {
 	case rail.Other():
 		m.Rail = p.Terms.Network // no other rail has it
 	case m.Protocol == ProtocolMPP:
-		m.Rail = wayMPP
+		m.Rail = x402.WayMPP
 	default:
 		m.Rail = rail.String()
 	}
@@ -65,7 +62,7 @@ func (s Settlement) Usual() []Means {
 	if s == SettlePayer {
 		return []Means{exact, permit2, {"", exact.Rail}} // of withdrawals, too
 	}
-	return []Means{exact, permit2, {ProtocolMPP, wayMPP}}
+	return []Means{exact, permit2, {ProtocolMPP, x402.WayMPP}}
 }
 
 // meansOf returns those of an offer.

@@ -31,7 +31,7 @@ func (e *AllowanceError) Error() string {
 // DefaultWays returns the ways to pay in the order of choice. Ways that need nothing of the wallet but its tokens
 // come before ways that take a fee of it, or need an allowance.
 func DefaultWays() []string {
-	return []string{x402.RailEIP3009.String(), wayMPP, "tempo-sponsored", "tempo", x402.RailPermit2.String()}
+	return []string{x402.RailEIP3009.String(), x402.WayMPP, x402.WayTempoSponsored, x402.WayTempo, x402.RailPermit2.String()}
 }
 
 // inOrder orders the requirements of a challenge by their ways. The seller's order counts among those of one way.

@@ -3,10 +3,10 @@ package proxy
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -171,10 +171,8 @@ func (c *Call) waitForAnother() bool {
 		return false
 	}
 	pause := min(time.Second, 20*time.Millisecond<<c.taken)
-	var by [8]byte
-	_, _ = rand.Read(by[:]) // never fails: crypto/rand ends the process instead
-	apart := time.Duration(binary.NativeEndian.Uint64(by[:]) % uint64(pause/2))
-	return waitFor(c.caller, pause/2+apart) // calls that wait beside each other come back apart
+	apart, err := rand.Int(rand.Reader, big.NewInt(int64(pause/2)))
+	return err == nil && waitFor(c.caller, pause/2+time.Duration(apart.Int64())) // calls that wait beside each other come back apart
 }
 
 // askAnew sends a call's request without a payment once more, and pays for the answer.

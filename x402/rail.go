@@ -24,6 +24,13 @@ const (
 	OtherRails Rail = 16
 )
 
+// The ways to pay of MPP, as lists of the operator's name them. Rails of x402 stand there with their own texts.
+const (
+	WayMPP            = "mpp-evm"         // the token itself takes the message, like [RailEIP3009]
+	WayTempo          = "tempo"           // the payer pays the fee
+	WayTempoSponsored = "tempo-sponsored" // the seller pays it
+)
+
 // railNames has the texts of rails: transfer methods of exact, and a scheme.
 var railNames = map[Rail]string{RailEIP3009: "eip3009", RailPermit2: "permit2", RailUpto: "upto"}
 

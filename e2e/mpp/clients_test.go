@@ -1,15 +1,12 @@
 package mpp
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -109,39 +106,10 @@ func inEnvironment(t testing.TB, purchases []purchase) string {
 	return "PURCHASES=" + string(text)
 }
 
-// finish runs a client's command to its end and reads the lines that it prints.
-func finish(t testing.TB, cmd *exec.Cmd, purchases int) (results []result) {
+// finish runs a client's command to its end, with few others beside it.
+func finish(t testing.TB, cmd *exec.Cmd, purchases int) []result {
 	t.Helper()
 	env.turns <- struct{}{}
 	defer func() { <-env.turns }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	err := cmd.Wait()
-	stop()
-	if err != nil {
-		t.Fatalf("the client: %v\n%s\n%s", err, stdout.String(), ends(stderr.String()))
-	}
-	for line := range strings.Lines(stdout.String()) {
-		var r result
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("the client said %q: %v", line, err)
-		}
-		results = append(results, r)
-	}
-	if len(results) != purchases {
-		t.Fatalf("%d results of %d purchases\n%s", len(results), purchases, ends(stderr.String()))
-	}
-	return results
-}
-
-// ends returns the last lines of a text.
-func ends(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+	return process.Results[result](t, cmd, patience, purchases)
 }

@@ -1,7 +1,6 @@
 package mpp
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
-	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/sandbox/mppshop"
 	"github.com/purserpay/purser/x402"
 )
@@ -68,20 +66,12 @@ type agent struct {
 	wallet x402.Address
 }
 
-// newAgent makes a key as an operator does, who may make more in a minute than a stranger.
+// newAgent makes a key whose wallet has money.
 func newAgent(t testing.TB, p *process.Purser) *agent {
 	t.Helper()
-	var made adminapi.CreatedKey
-	out := p.Must(t, "keys", "create", "--label", strings.ReplaceAll(t.Name(), "/", " "), "--daily-budget", "1", "--wallet", "new", "--json")
-	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Address == nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	wallet, err := x402.ParseAddress(*made.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, wallet := process.NewKey(t, p)
 	env.fund(t, wallet, false)
-	return &agent{p, made.Key, wallet}
+	return &agent{p, key, wallet}
 }
 
 // proxied is a client that sends everything through purser. It follows no redirects.

@@ -221,8 +221,8 @@ func (s *scanner) other() {
 	}
 }
 
-// value reads the value of a parameter, a token or a quoted string. Sellers write characters beyond Latin-1 as
-// \uXXXX (mppx).
+// value reads the value of a parameter, a token or a quoted string. mppx writes characters beyond Latin-1 as
+// a [unit].
 func (s *scanner) value() (string, error) {
 	if s.at >= len(s.text) || s.text[s.at] != '"' {
 		from := s.at
@@ -254,25 +254,28 @@ func (s *scanner) value() (string, error) {
 	return "", errors.New("a quoted string does not end")
 }
 
-// escaped reads uXXXX at the beginning of a text, and its second half if that is one. n is 0 for another text.
+// unit has the form of a character that mppx escapes: u and four digits of its code in UTF-16, behind a backslash.
+const unit = "u2014"
+
+// escaped reads a unit at the beginning of a text, and the one behind it if both are a pair. n is 0 for another text.
 func escaped(text string) (r rune, n int) {
-	unit := func(text string) (rune, bool) {
-		if len(text) < len("uXXXX") || text[0] != 'u' {
+	read := func(text string) (rune, bool) {
+		if len(text) < len(unit) || text[0] != 'u' {
 			return 0, false
 		}
 		code, err := strconv.ParseUint(text[1:5], 16, 16)
 		return rune(code), err == nil
 	}
-	r, ok := unit(text)
+	r, ok := read(text)
 	if !ok {
 		return 0, 0
 	}
 	if utf16.IsSurrogate(r) && strings.HasPrefix(text[5:], `\`) {
-		if low, ok := unit(text[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
-			return utf16.DecodeRune(r, low), 2*len("uXXXX") + 1
+		if low, ok := read(text[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+			return utf16.DecodeRune(r, low), 2*len(unit) + 1
 		}
 	}
-	return r, len("uXXXX")
+	return r, len(unit)
 }
 
 // latin returns bytes of Latin-1 as text.

@@ -18,13 +18,6 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Ways to pay, as lists of the operator's name them.
-const (
-	WayEVM            = "mpp-evm"         // the token itself takes the message (EIP-3009)
-	WayTempo          = "tempo"           // the payer pays the fee
-	WayTempoSponsored = "tempo-sponsored" // the seller does
-)
-
 // RailTempo is the number of the rail of Tempo.
 const RailTempo x402.Rail = x402.OtherRails
 
@@ -111,7 +104,7 @@ func charge(c Challenge, challenge, request json.RawMessage) (x402.Requirement, 
 		return x402.Requirement{}, err
 	}
 	r := x402.Requirement{
-		Version: Version, Scheme: x402.SchemeCharge, MaxTimeout: Validity, Way: WayEVM,
+		Version: Version, Scheme: x402.SchemeCharge, MaxTimeout: Validity, Way: x402.WayMPP,
 	}
 	asked, err := readRequest(request)
 	if err != nil {
@@ -122,17 +115,15 @@ func charge(c Challenge, challenge, request json.RawMessage) (x402.Requirement, 
 		note(&r, "request", err)
 	}
 	r.Network, r.Amount, r.Asset, r.PayTo = network(method, asked.ChainID), asked.Amount, asked.Currency, asked.Payee
-	if method == "tempo" {
-		r.OtherRail, r.Way = RailTempo, WayTempo
-		if string(bytes.TrimSpace(asked.Details["feePayer"])) == "true" {
-			r.Way = WayTempoSponsored
+	if method == "evm" {
+		r.Nonce = new(c.nonce(asked.scoped))
+		if unsigned := signable(asked.Details); err == nil && unsigned != nil {
+			return x402.Requirement{}, unsigned
 		}
 	} else {
-		r.Nonce = new(c.nonce(asked.scoped))
-	}
-	if method == "evm" && err == nil {
-		if err := signable(asked.Details); err != nil {
-			return x402.Requirement{}, err
+		r.OtherRail, r.Way = RailTempo, x402.WayTempo
+		if string(bytes.TrimSpace(asked.Details["feePayer"])) == "true" {
+			r.Way = x402.WayTempoSponsored
 		}
 	}
 	if text := c.Get("expires"); text != "" {
