@@ -44,8 +44,8 @@ func entries(p *pay.Payment) []indexEntry {
 	if p.Awaited() && !p.Retired {
 		add(awaitedBucket, p.KeyID, string(p.Identity[:]), encodeNumber(awaitedUntil(p)), p.ID)
 	}
-	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
-		add(livingBucket, p.KeyID, hashed(p.IdempotencyKey), p.ID)
+	if keyID, name, ok := p.LivesUnder(); ok {
+		add(livingBucket, keyID, hashed(name), p.ID)
 	}
 	if p.Attempt > 0 {
 		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), encodeNumber(int64(p.Attempt)), p.ID)

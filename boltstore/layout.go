@@ -47,7 +47,7 @@ var (
 	hostsBucket        = []byte("payments_by_host")  // key id, host hash, validBefore (s), payment id -> nothing
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
 	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
-	livingBucket       = []byte("payments_living")   // key id, SHA-256 of the idempotency key, payment id -> nothing; only attempts that live, of which the last one counts
+	livingBucket       = []byte("payments_living")   // key id, SHA-256 of the idempotency key, payment id -> nothing; only attempts that live, of which the last one counts. See pay.Payment.LivesUnder
 	transactionsBucket = []byte("payments_by_tx")    // transactionKey, payment id -> nothing
 	attemptsBucket     = []byte("attempts")          // key id, SHA-256 of the idempotency key, attempt, payment id -> nothing; stays when the payment is retired. See keepAttempt
 	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of, and those that are Bound

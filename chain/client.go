@@ -57,6 +57,7 @@ type Client struct {
 	log      *slog.Logger
 
 	learned   *learned                        // of transactions
+	used      *lru.Cache[usedKey, uint64]     // what authorizations were valid after
 	searched  *lru.Cache[searchKey, searched] // searches for logs that have not come to their end
 	noSafeTag sync.Once                       // logs the missing `safe` tag once
 }
@@ -78,8 +79,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	used, err := lru.New[usedKey, uint64](maxUsed)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
-		endpoint: e, searched: searches, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
+		endpoint: e, searched: searches, used: used, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting, learned: newLearned(),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if !e.Encrypted() {

@@ -35,29 +35,37 @@ func (c *Client) usesIn(ctx context.Context, in learnedKey) (proxyCall, error) {
 	if known, ok := c.learned.get(in); ok {
 		return known, nil
 	}
-	var found *struct {
-		Hash, BlockHash, Input string
-		To                     *x402.Address
-	}
-	if err := c.call(ctx, &found, "eth_getTransactionByHash", in.transaction); err != nil {
+	to, input, err := c.transactionIn(ctx, in.transaction, in.block)
+	if err != nil {
 		return proxyCall{}, err
 	}
-	if found == nil || !strings.EqualFold(found.Hash, in.transaction) || !strings.EqualFold(found.BlockHash, in.block) {
-		return proxyCall{}, fmt.Errorf("the RPC does not have the transaction %s in the block of its log", in.transaction)
-	}
-	input, err := hex.DecodeString(strings.TrimPrefix(found.Input, "0x"))
-	if err != nil {
-		return proxyCall{}, fmt.Errorf("the RPC's transaction %s has no readable data", in.transaction)
-	}
 	call := proxyCall{uses: x402.Permit2Uses(in.token, input)}
-	if found.To != nil {
-		call.to = *found.To
+	if to != nil {
+		call.to = *to
 		call.direct = slices.Contains([]x402.Address{x402.ExactProxy, x402.UptoProxy, in.token}, call.to)
 	}
 	if len(input) > 0 {
 		c.learned.add(in, call)
 	}
 	return call, nil
+}
+
+// transactionIn reads the recipient and the data of a transaction in a block; nil: it makes a contract.
+func (c *Client) transactionIn(ctx context.Context, transaction, block string) (to *x402.Address, input []byte, err error) {
+	var found *struct {
+		Hash, BlockHash, Input string
+		To                     *x402.Address
+	}
+	if err := c.call(ctx, &found, "eth_getTransactionByHash", transaction); err != nil {
+		return nil, nil, err
+	}
+	if found == nil || !strings.EqualFold(found.Hash, transaction) || !strings.EqualFold(found.BlockHash, block) {
+		return nil, nil, fmt.Errorf("the RPC does not have the transaction %s in the block of its log", transaction)
+	}
+	if input, err = hex.DecodeString(strings.TrimPrefix(found.Input, "0x")); err != nil {
+		return nil, nil, fmt.Errorf("the RPC's transaction %s has no readable data", transaction)
+	}
+	return found.To, input, nil
 }
 
 // receiptLogs reads the logs of a transaction in a block.

@@ -213,6 +213,9 @@ func (c *Client) withTransfers(ctx context.Context, q pay.UsedQuery, logs []tran
 				return nil, nil, err
 			}
 			delete(spare, i+1+next)
+			if u.ValidAfter, err = c.validAfter(ctx, u, l.BlockHash); err != nil {
+				return nil, nil, err
+			}
 		}
 		found[i] = &u
 	}
@@ -245,6 +248,31 @@ func (c *Client) withTransfers(ctx context.Context, q pay.UsedQuery, logs []tran
 		}
 	}
 	return list, others, nil
+}
+
+// usedKey names the use of an authorization in a block.
+type usedKey struct {
+	transaction, block string
+	nonce              x402.Nonce
+}
+
+// maxUsed bounds the remembered uses of authorizations: some 4 MB.
+const maxUsed = 1 << 14
+
+// validAfter reads from a transaction what an authorization was valid after, and remembers it: an RPC that refuses many
+// questions lets reconciling go on. 0: the transaction does not tell.
+func (c *Client) validAfter(ctx context.Context, u pay.UsedAuthorization, block string) (uint64, error) {
+	key := usedKey{u.Transaction, block, u.Nonce}
+	if after, known := c.used.Get(key); known {
+		return after, nil
+	}
+	_, input, err := c.transactionIn(ctx, u.Transaction, block)
+	if err != nil {
+		return 0, err
+	}
+	after, _ := x402.ValidAfterIn(input, x402.Authorization{From: u.From, To: u.To, Value: u.Value, Nonce: u.Nonce})
+	c.used.Add(key, after)
+	return after, nil
 }
 
 // blockOf reads the block of a log, once for all logs.

@@ -31,8 +31,10 @@ type Begin struct {
 type CallIdentity struct {
 	KeyID          string
 	IdempotencyKey string
-	Fingerprint    Hash
-	Identity       Hash
+	// Order holds the mark of the idempotency key, which payments have that cannot have its nonce; 0: there is no key.
+	Order       uint64
+	Fingerprint Hash
+	Identity    Hash
 	// Earlier holds both as earlier versions have made and stored them, where that differs; zero: it does not.
 	Earlier struct{ Fingerprint, Identity Hash }
 	// Terms holds the terms of the challenge; zero: it offers nothing that can be paid.
@@ -171,7 +173,7 @@ func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.H
 
 // BeginView is read by the decision. All of it comes from the transaction that writes.
 type BeginView interface {
-	// ByIdempotencyKey finds the unretired attempt under a key that [Payment.Lives], or nil. The
+	// ByIdempotencyKey finds the payment that [Payment.LivesUnder] the two, of several the last one, or nil. The
 	// number of the others must not matter to its cost.
 	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
 	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this

@@ -22,7 +22,10 @@ func PaceOf(p *Payer, k Key, door policy.Door) uint64 {
 }
 
 // ShortNonce makes a nonce for a rail with room for a mark only, and Tagged looks for a key's tag in an authorization.
+// OrderMark makes the mark of an idempotency key, and OrderOf reads it.
 var (
 	ShortNonce = (*Payer).shortNonce
+	OrderMark  = (*Payer).orderMark
+	OrderOf    = (*Payer).orderOf
 	Tagged     = (*Payer).tagged
 )

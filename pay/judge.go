@@ -47,8 +47,8 @@ var ofPayment = [...]struct {
 	of   func(*Begin, BeginView, *judged) error
 }{
 	{"changed", (*Begin).current},       // 14
-	{"paused", (*Begin).running},        // 15
-	{"redirected", (*Begin).redirected}, // 16
+	{"redirected", (*Begin).redirected}, // 15
+	{"paused", (*Begin).running},        // 16
 	{"quota", (*Begin).quota},           // 17
 	{"declined", (*Begin).declined},     // 18
 	{"failures", (*Begin).patience},     // 19

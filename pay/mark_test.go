@@ -29,7 +29,7 @@ func (brief) Mark(n x402.Nonce) []byte {
 func TestMarksTellTheKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Rails = []pay.Rail{brief{}} })
-	n := pay.ShortNonce(w.payer, "a")
+	n := pay.ShortNonce(w.payer, "a", 0)
 	used := pay.UsedAuthorization{Rail: x402.OtherRails, Nonce: x402.Nonce(slices.Concat([]byte{7}, n[:10], make([]byte, 21)))}
 	if !pay.Tagged(w.payer, used, "a") || pay.Tagged(w.payer, used, "b") {
 		t.Errorf("%x is not the key's alone", used.Nonce)
@@ -37,7 +37,32 @@ func TestMarksTellTheKey(t *testing.T) {
 	if used.Nonce[0] = 8; pay.Tagged(w.payer, used, "a") {
 		t.Error("a nonce without a mark has a tag")
 	}
-	if pay.ShortNonce(w.payer, "a") == n {
+	if pay.ShortNonce(w.payer, "a", 0) == n {
 		t.Error("two payments have one nonce")
+	}
+}
+
+// The mark of an idempotency key is read from what the chain tells of a payment.
+func TestMarksTellTheOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *pay.Options) { o.Rails = []pay.Rail{brief{}} })
+	mark := pay.OrderMark(w.payer, "a", "order 1")
+	if mark == 0 || mark >= 1<<30 || mark == pay.OrderMark(w.payer, "b", "order 1") || mark == pay.OrderMark(w.payer, "a", "order 2") {
+		t.Errorf("mark %d", mark)
+	}
+	if pay.OrderMark(w.payer, "a", "") != 0 {
+		t.Error("no order has a mark")
+	}
+	for _, order := range []uint64{0, mark} {
+		n := pay.ShortNonce(w.payer, "a", order)
+		u := pay.UsedAuthorization{Rail: x402.OtherRails, Nonce: x402.Nonce(slices.Concat([]byte{7}, n[:10], make([]byte, 21))), ValidAfter: 5}
+		if got := pay.OrderOf(w.payer, u); got != order || !pay.Tagged(w.payer, u, "a") {
+			t.Errorf("%x is of order %d, not %d", n, got, order)
+		}
+	}
+	for after, want := range map[uint64]uint64{0: 0, mark: mark, 1 << 30: 0, 1_800_000_000: 0} {
+		if got := pay.OrderOf(w.payer, pay.UsedAuthorization{ValidAfter: after}); got != want {
+			t.Errorf("valid after %d: order %d", after, got)
+		}
 	}
 }

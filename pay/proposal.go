@@ -87,7 +87,7 @@ func (p *Payer) callIdentity(r Request, t Terms, first *Terms) CallIdentity {
 	}
 	id := CallIdentity{
 		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, First: *first, Anew: r.Anew, Again: r.Again,
-		Resend: r.HTTP != nil, Gripped: p.gripped,
+		Order: p.orderMark(r.Key.ID, r.IdempotencyKey), Resend: r.HTTP != nil, Gripped: p.gripped,
 		Attended: func(paymentID string) bool { return !r.Retried && p.attended(paymentID, r.Arrival, r.Anew) },
 		Retried:  r.Retried && r.IdempotencyKey == "" && r.Again == "",
 	}
@@ -186,6 +186,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	}
 	if nonce := c.requirement.Nonce; nonce != nil {
 		row.Authorization.Nonce, row.Bound = *nonce, true
+		row.Authorization.ValidAfter = of.Order
 	}
 	row.Check = p.nextCheck(row, now)
 	return row

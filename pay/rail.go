@@ -114,7 +114,7 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 		return nil
 	}
 	if _, short := rail.(Marking); short {
-		row.Authorization.Nonce = p.shortNonce(row.KeyID)
+		row.Authorization.Nonce = p.shortNonce(row.KeyID, p.orderMark(row.KeyID, row.IdempotencyKey))
 	}
 	a, err := rail.Authorize(ctx, row.Authorization, req)
 	if err != nil {

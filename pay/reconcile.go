@@ -184,7 +184,7 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 		ID: idOf("payment", at, a, u), KeyID: k.ID, OrganizationID: k.OrganizationID,
 		Terms:    Terms{Network: w.Network, Scheme: schemeOf(u.Rail), Asset: a.Address, PayTo: u.To, Amount: u.Value},
 		Currency: a.Currency(), WalletID: w.ID, Created: at,
-		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
+		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidAfter: p.orderOf(u), ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
 		State:         Settled, Confirmed: true, Reconciled: true, Closed: at, Transaction: u.Transaction,
 		Reason: "found on the chain: the books were restored from a backup, or copied, and did not have it", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),

@@ -142,7 +142,8 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 //
 // The nonce under an idempotency key is derived from the key, the number of the attempt and a
 // secret of the store. After a backup took the place of the books, the repeat has the nonce that
-// the chain knows, and the token refuses to move the money twice.
+// the chain knows, and the token refuses to move the money twice. Where a challenge has chosen the nonce, the payment has
+// the mark of the order.
 func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	last, err := v.Attempts(b.KeyID, b.IdempotencyKey)
 	if err != nil {
@@ -156,22 +157,30 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	if number <= last {
 		p = nil // the books have a newer attempt
 	}
+	if b.Order > 0 && (p == nil || p.Retired) {
+		if p, err = v.ByIdempotencyKey("", orderName(b.Order)); err != nil {
+			return Begun{}, false, err
+		}
+	}
 	// The terms are all that is known of the purchase.
 	switch {
 	case p == nil || p.Retired:
 		return Begun{}, false, nil
-	case b.Terms.Asset != (x402.Address{}) && !p.Terms.buys(b.Terms) && !p.Terms.buys(b.First):
+	case b.Terms.Asset != (x402.Address{}) && !p.buys(b.Terms) && !p.buys(b.First):
 		return Begun{}, false, ErrIdempotencyReused
 	}
 	return b.serve(p), true, nil
 }
 
 // buys reports whether the chain would see the same purchase. The chain does not tell the maximum of scheme upto, but
-// what was taken.
-func (t Terms) buys(other Terms) bool {
-	fits := t.Amount == other.Amount
-	if t.Scheme == x402.SchemeUpto {
-		fits = t.Amount.Cmp(other.Amount) <= 0
+// what was taken. On other rails it may tell of the price and a fee.
+func (p *Payment) buys(terms Terms) bool {
+	t, fits := p.Terms, p.Terms.Amount == terms.Amount
+	switch {
+	case t.Scheme == x402.SchemeUpto:
+		fits = t.Amount.Cmp(terms.Amount) <= 0
+	case p.Authorization.Rail.Other():
+		fits = t.Amount.Cmp(terms.Amount) >= 0
 	}
-	return fits && t.bought().Scheme == other.bought().Scheme && t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo
+	return fits && t.bought().Scheme == terms.bought().Scheme && t.Network == terms.Network && t.Asset == terms.Asset && t.PayTo == terms.PayTo
 }

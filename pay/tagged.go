@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
@@ -47,14 +49,66 @@ type Marking interface {
 // shortSeed is the length of the random part of a mark, and of its tag.
 const shortSeed = 5
 
-// shortNonce is newNonce for a rail that keeps the beginning only.
-func (p *Payer) shortNonce(of string) (n x402.Nonce) {
+// shortNonce is newNonce for a rail that keeps the beginning only. It begins with the mark of an order, if that is not 0.
+func (p *Payer) shortNonce(of string, order uint64) (n x402.Nonce) {
 	var seed NonceSeed
 	_, _ = rand.Read(n[:]) // never fails: crypto/rand ends the process instead
+	n[0] &^= isOrder >> 24
+	if order > 0 {
+		binary.BigEndian.PutUint32(n[:], isOrder|uint32(order)) //nolint:gosec // it has 30 bits
+	}
 	copy(seed[:shortSeed], n[:])
 	tag := p.store.NonceTag(of, seed)
 	copy(n[shortSeed:2*shortSeed], tag[:])
 	return n
+}
+
+// A challenge that chooses the nonce leaves room for the mark of an order only: in the ValidAfter of a message of
+// EIP-3009, which must lie in the past, or in the 4 first bytes of a short nonce. Two orders have one mark by chance, 1 in
+// 2^30.
+const (
+	orderBits = 30
+	isOrder   = 1 << 31 // marks a short nonce that has the mark of an order
+)
+
+// orderMark returns the mark of an idempotency key. So after a restore, the chain tells for which order a payment was
+// whose nonce purser did not derive. 0: there is no idempotency key.
+func (p *Payer) orderMark(keyID, idempotencyKey string) uint64 {
+	if idempotencyKey == "" {
+		return 0
+	}
+	tag := p.store.NonceTag("order\x00"+keyID+"\x00"+idempotencyKey, NonceSeed{})
+	return max(1, uint64(binary.BigEndian.Uint32(tag[:])>>(32-orderBits)))
+}
+
+// orderOf reads the mark of an order from an authorization. 0: it has none.
+func (p *Payer) orderOf(u UsedAuthorization) uint64 {
+	mark := u.ValidAfter
+	if rail, short := p.other(u.Rail).(Marking); short {
+		mark = 0
+		if n := rail.Mark(u.Nonce); len(n) >= 4 && binary.BigEndian.Uint32(n)&isOrder != 0 {
+			mark = uint64(binary.BigEndian.Uint32(n) &^ isOrder)
+		}
+	}
+	if mark >= 1<<orderBits {
+		return 0
+	}
+	return mark
+}
+
+// orderName stands for the mark of an order where stores look for an idempotency key. It is of no key of the API.
+func orderName(mark uint64) string { return "order " + strconv.FormatUint(mark, 10) }
+
+// LivesUnder returns the key and the idempotency key by which a store finds the payment while it lives, or false. A
+// payment that only the chain tells of can have the mark of an order for that, and no key.
+func (p *Payment) LivesUnder() (keyID, idempotencyKey string, ok bool) {
+	switch {
+	case p.Retired || !p.Lives():
+		return "", "", false
+	case p.Reconciled && p.Authorization.ValidAfter > 0:
+		return "", orderName(p.Authorization.ValidAfter), true
+	}
+	return p.KeyID, p.IdempotencyKey, p.IdempotencyKey != ""
 }
 
 // tagged reports whether an authorization has the tag of a key.

@@ -186,8 +186,8 @@ func searches(p *pay.Payment) (list []question) {
 	if p.Awaited() && !p.Retired {
 		list = append(list, ofKey(askAwaited, p.KeyID, string(p.Identity[:])))
 	}
-	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
-		list = append(list, ofKey(askLiving, p.KeyID, hashed(p.IdempotencyKey)))
+	if keyID, name, ok := p.LivesUnder(); ok {
+		list = append(list, ofKey(askLiving, keyID, hashed(name)))
 	}
 	if p.Transaction != "" {
 		list = append(list, question{askTransaction, transactionKey(p.Transaction), ""})

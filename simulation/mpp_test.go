@@ -34,8 +34,8 @@ type mppMix struct {
 const mppStream = 3
 
 func drawMPP(luck *rand.Rand, m mix) (p mppMix) {
-	// A restored backup does not know for which order a challenge has chosen a nonce, and a clock that jumps forgets
-	// orders without an idempotency key.
+	// Without an idempotency key, a restored backup does not know which of the keys that share a wallet has paid where a
+	// challenge has chosen the nonce, and a clock that jumps forgets orders.
 	if luck.IntN(2) == 0 || m.restores > 0 && (m.jumps > 0 || m.lent) {
 		return mppMix{}
 	}

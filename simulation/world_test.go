@@ -182,9 +182,7 @@ func newWorld(t testing.TB, seed uint64, dir string) *world {
 		if o.tool = o.door == proxyDoor && tools.IntN(100) < w.mix.tools; o.tool {
 			o.path, o.posts, o.resumes = toolPath, true, tools.IntN(100) < w.mix.resumes
 		}
-		if h := w.mix.mppOf(o.number); h.is && w.mix.restores > 0 {
-			o.idem = "" // a restored backup does not know for which order a challenge has chosen a nonce
-		} else if h.is {
+		if h := w.mix.mppOf(o.number); h.is {
 			o.own = h.own && o.door == proxyDoor && !o.tool
 		}
 	}

@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -37,6 +38,23 @@ func (a Authorization) Call(s Signature) []byte {
 		selector(transferFunction), addressWord(a.From), addressWord(a.To), value[:], word(a.ValidAfter), word(a.ValidBefore), a.Nonce[:],
 		s.words(),
 	)
+}
+
+// ValidAfterIn finds the call of an authorization that moved its value in the data of a transaction, also within other
+// calls, and returns its ValidAfter. Only From, To, Value and Nonce of the authorization count.
+func ValidAfterIn(data []byte, a Authorization) (validAfter uint64, ok bool) {
+	value := a.Value.Bytes32()
+	begins := slices.Concat(addressWord(a.From), addressWord(a.To), value[:])
+	for rest := data; ; {
+		i := bytes.Index(rest, begins)
+		if i < 0 {
+			return 0, false
+		}
+		rest = rest[i+1:]
+		if words := rest[len(begins)-1:]; len(words) >= 96 && bytes.Equal(words[64:96], a.Nonce[:]) {
+			return secondsIn([32]byte(words))
+		}
+	}
 }
 
 // Cancellation is the EIP-3009 message CancelAuthorization. Once it is used, the authorization with

@@ -128,7 +128,7 @@ func (r *rows) lapse(now *time.Time, held func(string) bool, n *int) error {
 
 func (r *rows) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
 	for _, p := range r.payments.descending("") {
-		if p.KeyID == keyID && p.IdempotencyKey == idempotencyKey && p.Lives() && !p.Retired {
+		if of, name, ok := p.LivesUnder(); ok && of == keyID && name == idempotencyKey {
 			return p, nil
 		}
 	}

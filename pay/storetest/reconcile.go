@@ -268,6 +268,41 @@ var reconcileTests = map[string]func(*fixture){
 		f.same("attempt", next.Attempt, 5)
 		f.same("nonce", next.Authorization.Nonce, lost[3])
 	},
+	"restored: repeats of an order whose challenge chose the nonce": func(f *fixture) {
+		k := f.key()
+		marked := func(order uint64, at time.Duration) *pay.Begin {
+			b := under(want(k, noon.Add(at)), fmt.Sprint("order ", order))
+			b.Order, b.Terms = order, b.New.Terms
+			return ofChallenge(b, newID())
+		}
+		void := f.attempt(marked(7, 0), 0) // in the backup
+		f.restored(noon)
+		lost := onChain(k, "lost", nonceOf("chosen by a challenge"))
+		lost.Authorization.ValidAfter = 7
+		f.finds(2, lost, onChain(k, "of no order", nonceOf("another")))
+		f.ended()
+		served := func() {
+			f.Helper()
+			f.same("served by", f.begin(marked(7, soon), pay.Stored).ID, lost.ID)
+			resent := marked(7, soon)
+			resent.Resend = true
+			f.same("sent again", f.begin(resent, pay.Spent).ID, lost.ID)
+			dearer := marked(7, soon)
+			dearer.Terms.Amount = money.New(6)
+			_, err := f.Begin(f.ctx, dearer)
+			f.fails(err, pay.ErrIdempotencyReused)
+		}
+		served()
+		f.reopen(Opener.Kill)
+		served()
+		f.same("attempt of another order", f.begin(marked(8, soon), pay.Created).Attempt, 1)
+		held := f.acquired(lost.ID)
+		o := outcome(held, pay.Unclear)
+		o.Retire, o.Release = true, true
+		f.record(o)
+		next := f.begin(marked(7, soon), pay.Created)
+		f.same("attempt", next.Attempt, void.Attempt+1)
+	},
 	"restored: of many attempts": func(f *fixture) {
 		k := f.key()
 		b := under(want(k, noon), "order 1")

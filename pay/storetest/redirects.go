@@ -50,6 +50,8 @@ var redirectTests = map[string]func(*fixture){
 			func(b *pay.Begin) { b.Redirects.Known = true },
 			func(b *pay.Begin) { b.Redirects.Follows = false },
 			func(b *pay.Begin) { b.IdempotencyKey = "another" },
+			// The refusal of a pause has the challenge, which a client that pays by itself would answer.
+			func(b *pay.Begin) { b.Paused = &pay.Pause{At: noon, Reason: "a person looks"} },
 		} {
 			b := onWay(k, noon.Add(pay.RedirectTime-time.Second))
 			change(b)
