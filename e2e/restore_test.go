@@ -10,39 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/purserpay/purser/e2e/internal/process"
-	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
-
-// longAgo makes a stopped purser believe that it was restored ten minutes ago, so that the test
-// need not wait.
-func (p *purser) longAgo(t *testing.T) {
-	t.Helper()
-	file, err := bbolt.Open(p.File(), 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	err = file.Update(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket([]byte("meta"))
-		var r pay.Restore
-		if err := json.Unmarshal(meta.Get([]byte("reconciling")), &r); err != nil {
-			return err
-		}
-		r.At = r.At.Add(-10 * time.Minute)
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		return meta.Put([]byte("reconciling"), text)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // reconciling is the part of GET /health about a restored purser.
 type reconciling struct {
@@ -175,7 +145,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	stop()
 
 	// A restart in the middle goes on; nor does the wait begin anew.
-	p.longAgo(t)
+	p.LongAgo(t)
 	start()
 	out, err := p.Command(t, "reconcile", "--wait")
 	if err != nil || !strings.Contains(out, "nothing to reconcile") {

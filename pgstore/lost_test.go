@@ -182,8 +182,27 @@ func TestLossIsReconciledOnce(t *testing.T) {
 	if again := reconciles(t, two); !again.At.Equal(r.At) {
 		t.Errorf("the reconciliation of %s begins again at %s", r.At, again.At)
 	}
+	// The chain tells of a payment whose nonce a challenge had chosen. A repeat under its idempotency key finds it.
+	const order = 7
+	ordered := func() *pay.Begin {
+		b := callOf(k, two.Now())
+		b.Order, b.IdempotencyKey, b.New.IdempotencyKey, b.New.Bound = order, "order", "order", true
+		return b
+	}
+	found := ordered().New
+	found.IdempotencyKey, found.Bound, found.Authorization.ValidAfter = "", false, order
+	found.State, found.Confirmed, found.Reconciled, found.Answered, found.Closed, found.EventID = pay.Settled, true, true, true, found.Created, found.ID
+	if list, err := one.Reconcile(t.Context(), pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 9}, Found: []*pay.Payment{found}}); err != nil || len(list) != 1 {
+		t.Fatalf("booked %+v, %v", list, err)
+	}
 	if err := one.EndReconciling(t.Context(), r.At.Add(10*time.Minute)); err != nil {
 		t.Fatal(err)
+	}
+	for range 2 {
+		begun, err := insist(t.Context(), func() (pay.Begun, error) { return two.Begin(t.Context(), ordered()) })
+		if err != nil || begun.How != pay.Stored || begun.Payment.ID != found.ID {
+			t.Errorf("the order is served by %+v, %v", begun, err)
+		}
 	}
 	pgstore.LoseAnswered(two)
 	if _, err := insist(t.Context(), func() (pay.Begun, error) { return two.Begin(t.Context(), callOf(k, two.Now())) }); err != nil {

@@ -4,6 +4,7 @@ package simulation
 func mppMutants() []mutant {
 	return []mutant{
 		{"a challenge of MPP chooses the nonce", "pay/proposal.go", "row.Authorization.Nonce, row.Bound = *nonce, true", "_, row.Bound = nonce, true"},
+		{"a payment has the mark of its order where the challenge chose the nonce", "pay/proposal.go", "row.Authorization.ValidAfter = of.Order", "_ = of.Order"},
 		{"one payment of a wallet has a challenge's nonce", "pay/storekit/journal.go", "if err == nil && taken {", "if err == nil && taken && false {"},
 		{"a seller that asks again gets the same payload", "proxy/resend.go", "		closeBody(resp)\n		resp, seen, err = t.send(req, call)", `		if fresh, found, unread := carrier.offers(req, resp); found && unread == nil {
 			m.attempt.Finish(false)

@@ -1,7 +1,6 @@
 package wallets
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -12,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/e2e/internal/sandboxed"
@@ -21,7 +18,6 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/move"
 	"github.com/purserpay/purser/internal/vault"
-	"github.com/purserpay/purser/pay"
 )
 
 // quick is a world whose pursers read the chain without a pause. Its clock is the machine's.
@@ -56,34 +52,11 @@ func (w *world) reads(key string) {
 		}
 	}
 	w.End(w.T)
-	longAgo(w.T, w.File())
+	w.LongAgo(w.T)
 	w.Start(w.T)
 	w.Must(w.T, "reconcile", "--wait")
 	w.buys(key)
 	w.Must(w.T, "check")
-}
-
-// longAgo makes a stopped purser believe that it has read the chain for ten minutes.
-func longAgo(t *testing.T, path string) {
-	t.Helper()
-	file, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	err = file.Update(func(tx *bbolt.Tx) error {
-		meta, name := tx.Bucket([]byte("meta")), []byte("reconciling")
-		var r pay.Restore
-		if err := json.Unmarshal(meta.Get(name), &r); err != nil {
-			return err
-		}
-		r.At = r.At.Add(-10 * time.Minute)
-		text, err := json.Marshal(r)
-		return errors.Join(err, meta.Put(name, text))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // settled counts the payments that have settled.
