@@ -71,8 +71,8 @@ func TestInsists(t *testing.T) {
 	}
 }
 
-// What comes before the same payment goes once more changes nothing: another answer, the cancellation by the client, and
-// the end of the server.
+// Before the same payment goes once more, another answer and the cancellation by the client change nothing. The end of the
+// server ends the waiting.
 func TestWhileItInsists(t *testing.T) {
 	t.Parallel()
 	b := chargingBank(t)
