@@ -290,8 +290,11 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 // file that was paid for may be long.
 func (c *mcpCarrier) begins(beginning []byte) bool {
 	kind, failed := c.call.SortBeginning(beginning)
+	if kind != toolcall.Answers {
+		return false
+	}
 	c.said.Failed = failed
-	return kind == toolcall.Answers
+	return true
 }
 
 // event returns an event that tells of a problem, in the place of the server's answer.

@@ -120,7 +120,7 @@ func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 	body.ReadCloser = rejoined{&eventFilter{from: newEventReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
 		for _, c := range cut {
 			c.ids.add(e.id)
-			if kind, _ := c.call.SortBeginning(e.data); c.call.Sort(e.data) == toolcall.Answers || e.cut && kind == toolcall.Answers {
+			if c.call.Sort(e.data) == toolcall.Answers {
 				if instead := t.resumed(req, call, resp, c, e.data); instead != nil {
 					return instead
 				}
