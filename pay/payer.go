@@ -145,6 +145,8 @@ type Payer struct {
 	quoted     quotes
 	// resemblances holds verdicts about names, by key and host.
 	resemblances *perclient.Memory[string, resemblance]
+	// otherNonces has the sellers that want [x402.Requirement.OtherNonce], by host and realm.
+	otherNonces *lru.Cache[Hash, struct{}]
 
 	reconcile reconciling
 	retaining retaining
@@ -222,6 +224,7 @@ func New(o Options) (*Payer, error) {
 		telling:      newTelling(),
 		uses:         newUseLog(),
 		resemblances: perclient.NewMemory[string, resemblance](maxSuspicions),
+		otherNonces:  perclient.NewCache[Hash, struct{}](maxOtherNonces),
 		calls:        cmp.Or(o.Calls, NewCalls()),
 		waits:        newWaits(),
 		quotes:       o.Failures.quotes(),

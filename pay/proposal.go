@@ -184,7 +184,7 @@ func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Paymen
 	if row.Authorization.Rail == x402.RailUpto {
 		row.Authorization.Facilitator = c.requirement.Facilitator
 	}
-	if nonce := c.requirement.Nonce; nonce != nil {
+	if nonce := p.boundNonce(row.Host, c.requirement); nonce != nil {
 		row.Authorization.Nonce, row.Bound = *nonce, true
 		row.Authorization.ValidAfter = of.Order
 	}

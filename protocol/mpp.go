@@ -23,7 +23,9 @@ type MPP struct{}
 func (m MPP) Offers(asked, h http.Header, body []byte) (x402.Challenge, bool, error) {
 	if asked == nil {
 		if list, found, err := mpp.ParseMCP(body); found {
-			return challenge(list, err)
+			c, found, err := challenge(list, err)
+			c.Error = said(mpp.ProblemMCP(body))
+			return c, found, err
 		}
 	}
 	return m.read(asked, h.Values(mpp.HeaderChallenge))
@@ -108,14 +110,24 @@ func (m MPP) Answer(status int, h http.Header, body []byte) (a Answer) {
 	if status == http.StatusPaymentRequired {
 		a.Challenge, a.Found, _ = m.read(nil, h.Values(mpp.HeaderChallenge))
 	}
-	a.Challenge.Error = name
-	if detail != "" {
-		a.Challenge.Error += ": " + detail
-	}
+	a.Challenge.Error = said(name, detail)
 	a.Used = used && name != ""
 	a.Found = a.Found || a.Used
 	a.Speaks = a.Receipted() || a.Found || name != ""
 	return a
+}
+
+// said joins the name of a problem and what the seller says beside.
+func said(name, detail string) string {
+	if detail != "" {
+		name += ": " + detail
+	}
+	return name
+}
+
+// WrongNonce implements [Binding].
+func (MPP) WrongNonce(p x402.Payload, words string) (realm string, other, is bool) {
+	return mpp.WrongNonce(p, words)
 }
 
 // Insists implements [Protocol]: a seller that rotates its challenges asks for another one each time.

@@ -46,6 +46,14 @@ type Protocol interface {
 	Secrets() []string
 }
 
+// Binding is a further method of a [Protocol] whose challenges choose the nonce. A seller may want it in another form than
+// its challenge tells.
+type Binding interface {
+	// WrongNonce reads the words with which a seller has refused a payload. is reports that the nonce is not the one
+	// that it wants. other: the payload has [x402.Requirement.OtherNonce]. realm is as there.
+	WrongNonce(p x402.Payload, words string) (realm string, other, is bool)
+}
+
 // Answer holds what an answer to a credential says of the payment.
 type Answer struct {
 	Speaks  bool          // it says something in words of the protocol

@@ -108,6 +108,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	)
 	if late != nil {
 		most = maxToolAnswer
+		c.call.Loosen()
 	}
 	if coding == "deflate" { // cannot be read as it comes
 		c.waits = false
@@ -127,7 +128,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	case kind == "application/json":
 		read, err := io.ReadAll(io.LimitReader(plain, int64(most)+1))
 		if len(read) > most {
-			c.waits = false
+			c.waits = late != nil && !c.begins(read)
 		} else if answer := c.answerIn(read, late != nil); err == nil && answer != nil {
 			c.said, c.waits = c.call.Hear(answer), false
 		}
@@ -245,6 +246,10 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 	c.waits, c.ids = true, &eventIDs{}
 	hears := func(e event) bool {
 		c.ids.add(e.id)
+		if e.cut && c.begins(e.data) {
+			c.waits = false
+			return true
+		}
 		if c.call.Sort(e.data) != toolcall.Answers {
 			return false
 		}
@@ -262,11 +267,13 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 	}
 	for began := c.now(); len(filter.held) < maxToolAnswer; {
 		e, err := from.next(maxToolAnswer)
+		if err == errLongEvent { //nolint:errorlint // it is returned bare
+			hears(e)
+			filter.cut(e)
+			return filter
+		}
 		filter.held = append(filter.held, e.raw...)
 		switch {
-		case err == errLongEvent: //nolint:errorlint // it is returned bare
-			filter.plain = true
-			return filter
 		case err != nil:
 			if filter.err = err; err == io.EOF { //nolint:errorlint // bodies return it bare
 				hears(e)
@@ -277,6 +284,17 @@ func (c *mcpCarrier) whileWorking(from *eventReader, late func(protocol.Answer) 
 		}
 	}
 	return filter
+}
+
+// begins reports whether a message that is too long to be read begins as the answer to the call. It passes as it is: a
+// file that was paid for may be long.
+func (c *mcpCarrier) begins(beginning []byte) bool {
+	kind, failed := c.call.SortBeginning(beginning)
+	if kind != toolcall.Answers {
+		return false
+	}
+	c.said.Failed = failed
+	return true
 }
 
 // event returns an event that tells of a problem, in the place of the server's answer.

@@ -144,6 +144,11 @@ func (t *Transport) recordAnswer(m *memo, d *decision) {
 	case d.refuses:
 		a.Answer402(d.refusal)
 	}
+	if binds, is := m.wire.(protocol.Binding); is && d.refused {
+		if realm, other, wrong := binds.WrongNonce(a.Payload(), d.refusal+" "+d.said); wrong {
+			a.WrongNonce(realm, other)
+		}
+	}
 	if d.said != "" {
 		a.Hear(d.said)
 	}

@@ -17,6 +17,7 @@ type event struct {
 	raw  []byte // as it came, to the empty line behind it
 	data []byte // nil: it has none
 	id   []byte // nil: it has none
+	cut  bool   // it is too long, and its end has not come
 }
 
 // errLongEvent ends the reading of an event that is longer than its bound.
@@ -36,9 +37,8 @@ func (r *eventReader) next(most int) (e event, err error) {
 	for {
 		var line []byte
 		if line, err = r.line(&e, most); err != nil {
-			if err != errLongEvent { //nolint:errorlint // it is returned bare
-				e.take(line)
-			}
+			e.take(line)
+			e.cut = err == errLongEvent //nolint:errorlint // it is returned bare
 			return e, err
 		}
 		if len(line) == 0 {
@@ -72,7 +72,7 @@ func (r *eventReader) line(e *event, most int) ([]byte, error) {
 		_, _ = r.from.Discard(len(piece))
 		switch {
 		case len(e.raw) > most:
-			return nil, errLongEvent
+			return e.raw[begin:], errLongEvent
 		case end >= 0:
 			return e.raw[begin : len(e.raw)-1], nil
 		}
@@ -96,21 +96,27 @@ func (e *event) take(line []byte) {
 // eventFilter is a stream of events that looks at each before its reader does.
 type eventFilter struct {
 	from *eventReader
-	most int                  // bytes of an event that is looked at; with a longer one, looking ends
+	most int                  // bytes of an event that is looked at; a longer one is cut, and passes as it is
 	look func(e event) []byte // returns what stands in the place of the event
 
-	held  []byte
-	plain bool // nothing is looked at any more
-	err   error
+	held   []byte
+	inside bool // an event that was cut
+	inLine bool // of that, whose end has not come
+	err    error
 }
 
 // Read implements io.Reader.
 func (f *eventFilter) Read(p []byte) (int, error) {
-	for len(f.held) == 0 && f.err == nil && !f.plain {
+	for len(f.held) == 0 && f.err == nil {
+		if f.inside {
+			f.goOn()
+			continue
+		}
 		e, err := f.from.next(f.most)
 		switch {
 		case errors.Is(err, errLongEvent):
-			f.held, f.plain = e.raw, true
+			f.look(e)
+			f.cut(e)
 		case err == nil || err == io.EOF: //nolint:errorlint // bodies return it bare
 			f.held, f.err = f.look(e), err
 		default:
@@ -122,10 +128,29 @@ func (f *eventFilter) Read(p []byte) (int, error) {
 		f.held = f.held[n:]
 		return n, nil
 	}
-	if f.err != nil {
-		return 0, f.err
+	return 0, f.err
+}
+
+// cut passes on what came of an event that is too long.
+func (f *eventFilter) cut(e event) {
+	f.held = append(f.held, e.raw...)
+	f.inside, f.inLine = true, !ended(e.raw)
+}
+
+// goOn passes on the next piece of an event that was cut. Behind its empty line, looking goes on.
+func (f *eventFilter) goOn() {
+	var piece event
+	if _, err := f.from.line(&piece, 0); err != errLongEvent { //nolint:errorlint // it is returned bare
+		f.err = err
 	}
-	return f.from.from.Read(p)
+	f.held = piece.raw
+	f.inside = f.inLine || len(bytes.Trim(f.held, "\r\n")) > 0
+	f.inLine = !ended(f.held)
+}
+
+// ended reports whether a line has ended.
+func ended(piece []byte) bool {
+	return len(piece) > 0 && (piece[len(piece)-1] == '\n' || piece[len(piece)-1] == '\r')
 }
 
 var _ io.Reader = (*eventFilter)(nil)

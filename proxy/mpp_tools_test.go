@@ -24,8 +24,10 @@ type tool struct {
 	stream []string           // messages before the answer to a paid call
 	paid   func(transaction string) string
 	resume func() string
+	keeps  bool // credentials, and moves no money
 
 	challenges, credentials int
+	nonce                   x402.Nonce // of the newest credential
 }
 
 func newTool(t *testing.T, change ...func(*tool)) *tool {
@@ -81,7 +83,9 @@ func (s *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			s.t.Errorf("a bad credential: %v", err)
 		}
-		transaction = s.move(a.Nonce)
+		if s.nonce = a.Nonce; !s.keeps {
+			transaction = s.move(a.Nonce)
+		}
 	}
 	rest := s.paid(transaction)
 	if s.stream == nil {
@@ -188,6 +192,32 @@ func TestToolTakesTwoProtocols(t *testing.T) {
 		w := s.world()
 		if a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather")); !strings.Contains(a.Text, "sunny") || s.credentials != 1 {
 			t.Errorf("%s: %d payments: %s", name, s.credentials, a.Text)
+		}
+	}
+}
+
+// A tool's problem stands beside its challenges. Its words are the seller's, and tell of the nonce's form.
+func TestToolWantsTheOtherNonce(t *testing.T) {
+	t.Parallel()
+	s := newTool(t, func(s *tool) {
+		s.keeps = true
+		s.paid = func(string) string {
+			return strings.Replace(mcpCharge(99), `"httpStatus":402`,
+				`"httpStatus":402,"problem":{"type":"https://paymentauth.org/problems/verification-failed","detail":"EVM authorization challenge hash mismatch"}`, 1)
+		}
+	})
+	w := s.world()
+	a := w.send(w.door, w.Key, proxytest.ToolCall(t, s.URL+"/mcp", "1", "get_weather"))
+	if payable(a) || !strings.Contains(a.Text, "challenge hash mismatch") {
+		t.Error(a.Text)
+	}
+	s.keeps, s.paid = false, sunny
+	for _, name := range []string{"get_weather", "get_rain"} {
+		call := proxytest.ToolCall(t, s.URL+"/mcp", "2", name)
+		call.Body = io.NopCloser(strings.NewReader(strings.Replace(string(must(io.ReadAll(call.Body))), "Berlin", "Bremen", 1)))
+		w.send(w.door, w.Key, call)
+		if n := s.challenges; s.nonce != listNonce(fmt.Sprintf("tool-%d", n), "shop.test") {
+			t.Errorf("%s: the nonce is the first one", name)
 		}
 	}
 }

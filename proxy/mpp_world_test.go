@@ -182,10 +182,16 @@ func signedBy(credential []byte) (a x402.Authorization, err error) {
 	}
 	n, _ := x402.NetworkByWire("base")
 	from, err := x402.Recover(a.Digest(n.Assets[0], n.ChainID), sig)
-	if err == nil && (from != a.From || a.Nonce != x402.Nonce(x402.Keccak256([]byte(c.Challenge.ID), []byte(c.Challenge.Realm)))) {
+	joined := x402.Nonce(x402.Keccak256([]byte(c.Challenge.ID), []byte(c.Challenge.Realm)))
+	if err == nil && (from != a.From || a.Nonce != joined && a.Nonce != listNonce(c.Challenge.ID, c.Challenge.Realm)) {
 		err = errors.New("another signer, or another nonce")
 	}
 	return a, err
+}
+
+// listNonce returns the nonce that newer sellers want.
+func listNonce(id, realm string) x402.Nonce {
+	return x402.Nonce(x402.Keccak256(fmt.Appendf(nil, "[%q,%q]", id, realm)))
 }
 
 // expect checks how many credentials came, how many differ, and how many have moved money.

@@ -10,17 +10,17 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// insistPauses are the times before the same payload goes to a seller again that answers it with a challenge.
-var insistPauses = [...]time.Duration{200 * time.Millisecond, time.Second}
+	"github.com/purserpay/purser/protocol"
+)
 
 // insist sends the payload again if its protocol wants that of a 402: see [protocol.Protocol]. A receipt in it shows
 // that the seller has taken the payload, and without a challenge it is the application's own.
 func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, seen *sendTrace, err error) (*http.Response, *sendTrace, error) {
 	m, carrier := call.memo, t.carrierFor(req)
-	for _, pause := range insistPauses {
-		if err != nil || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() {
+	for n := 0; ; n++ {
+		pause, more := protocol.InsistPause(n)
+		if err != nil || !more || !m.wire.Insists() || !carrier.asks(resp) || m.body.gone() {
 			break
 		}
 		if carrier.answer(resp, m.wire).Receipted() || !t.challenges(resp) {

@@ -35,6 +35,11 @@ type Requirement struct {
 	Way string
 	// Nonce holds the nonce that the challenge wants; nil: purser chooses one.
 	Nonce *Nonce
+	// OtherNonce is the one that some sellers want in its place. Nothing but a refusal tells them apart; nil: Nonce is
+	// certain.
+	OtherNonce *Nonce
+	// Realm is the name that the seller gives itself beside its host; "": none.
+	Realm string
 	// Expires is the end of the offer; zero: it has none.
 	Expires time.Time
 	// Body holds the SHA-256 of the request's body that the offer is for; nil: any.

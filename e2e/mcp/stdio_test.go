@@ -203,6 +203,25 @@ func TestStreamsOfAnOfficialSeller(t *testing.T) {
 	b.requireDebits(t, 2)
 }
 
+// A seller of MPP settles, and asks anew. The client has its answer for one payment, or hears of the payment without one.
+func TestStreamsOfASellerThatRotates(t *testing.T) {
+	t.Parallel()
+	p := streamPurser(t)
+	for denials, delivers := range map[string]bool{"0": true, "2": true, "3": false} {
+		t.Run(denials, func(t *testing.T) {
+			t.Parallel()
+			b := newStreamBuyer(t, p, "1")
+			s := connectTo(t, b.command(t, sellerCharges+"="+denials))
+			text, failed, err := askWeather(t.Context(), s, "get_weather", "Kiel")
+			if err != nil || failed == delivers || delivers && text != "sunny in Kiel" || !delivers && !strings.Contains(text, "the server asks for money again") {
+				t.Errorf("%q, %v", text, err)
+			}
+			_ = s.Close()
+			b.requireDebits(t, 1)
+		})
+	}
+}
+
 // `purser mcp run` is killed after the payment, before the answer. The agent's equal call in the next run has the answer,
 // for the same payment; the one after that is a purchase.
 func TestStreamsKilledBeforeTheAnswer(t *testing.T) {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/purserpay/purser/internal/agent"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/plainjson"
+	"github.com/purserpay/purser/protocol"
 	"github.com/purserpay/purser/protocol/toolcall"
 )
 
@@ -33,19 +35,23 @@ type call struct {
 	client    *agent.Client
 	purchase  *purchase
 	payment   string              // its id
+	message   []byte              // with the payment, as the server has it
+	insists   bool                // the payment's protocol has the message sent again where the server asks again
+	again     int                 // how often it was
+	pausing   bool                // before it is
 	abandoned func(answer []byte) // tells the answer to a call that was cancelled once it was paid; nil: it was not
 }
 
 // answered handles the server's answer to a call.
 func (r *Relay) answered(ctx context.Context, c *call, line []byte) {
 	r.mu.Lock()
-	at := c.stage
+	at, pausing := c.stage, c.pausing
 	r.mu.Unlock()
-	switch at {
-	case paying: // The server has answered already. Another answer is not the client's.
-	case paid:
+	switch {
+	case at == paying || pausing: // The server has answered already. Another answer is not the client's.
+	case at == paid:
 		r.paidAnswer(ctx, c, line)
-	case asked:
+	default:
 		var a toolcall.Answer
 		if len(line) <= toolcall.MaxAnswer {
 			a = c.Hear(line)
@@ -119,7 +125,10 @@ func (r *Relay) pay(ctx context.Context, c *call, a toolcall.Answer) {
 		r.decline(ctx, c, &agent.Declined{Text: "the call was cancelled"})
 		return
 	}
-	c.stage, c.purchase, c.payment = paid, of, got.ID
+	c.stage, c.purchase, c.payment, c.message = paid, of, got.ID, message
+	c.Loosen()
+	spoken := protocol.Spoken().Of(got.Payload)
+	c.insists = spoken != nil && spoken.Insists()
 	r.mu.Unlock()
 	_ = r.toServer.send(message) // a server that is gone is found out by the end of its messages
 }
@@ -142,11 +151,14 @@ func (r *Relay) decline(ctx context.Context, c *call, d *agent.Declined) {
 
 // paidAnswer hands the answer to a paid call to the client. Terms in it are not the client's to see.
 func (r *Relay) paidAnswer(ctx context.Context, c *call, line []byte) {
+	a := c.Hear(line)
+	if a.Terms != nil && a.Receipt == "" && r.insist(c) {
+		return
+	}
 	r.mu.Lock()
 	delete(r.calls, c.ID())
 	abandoned := c.abandoned
 	r.mu.Unlock()
-	a := c.Hear(line)
 	answered := a.Terms == nil && !a.Failed
 	switch {
 	case abandoned != nil && answered:
@@ -171,6 +183,33 @@ func (r *Relay) paidAnswer(ctx context.Context, c *call, line []byte) {
 			r.o.Tell("%v", err) // The chain tells purser the same.
 		}
 	})
+}
+
+// insist sends a paid call again after a pause, with the same payment, if a server that asks for money again may not have
+// looked at it. It reports whether it does.
+func (r *Relay) insist(c *call) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pause, more := protocol.InsistPause(c.again)
+	if !c.insists || !more || r.ended {
+		return false
+	}
+	c.again++
+	c.pausing = true
+	r.working.Go(func() {
+		wait := time.NewTimer(pause)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-r.over: // the call is one that the server has left
+			return
+		}
+		r.mu.Lock()
+		c.pausing = false
+		r.mu.Unlock()
+		_ = r.toServer.send(c.message) // a server that is gone is found out by the end of its messages
+	})
+	return true
 }
 
 // leave answers the calls that a server has left by its end.

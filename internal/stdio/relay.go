@@ -56,6 +56,7 @@ type Relay struct {
 	mu      sync.Mutex
 	calls   map[string]*call // unanswered ones, by their ids
 	ended   bool             // the server's messages have ended
+	over    chan struct{}    // closed then
 }
 
 // New makes a relay.
@@ -64,7 +65,7 @@ func New(o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{o: o, toClient: stream{to: o.ToClient}, toServer: stream{to: o.ToServer}, purchases: kept, calls: map[string]*call{}}, nil
+	return &Relay{o: o, toClient: stream{to: o.ToClient}, toServer: stream{to: o.ToServer}, purchases: kept, calls: map[string]*call{}, over: make(chan struct{})}, nil
 }
 
 // Run relays until the messages of the server end. Then it answers the calls that the server has left, and waits for
@@ -78,6 +79,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	err := r.fromServer(ctx)
 	r.mu.Lock()
 	r.ended = true
+	close(r.over)
 	for _, c := range r.calls {
 		c.stop()
 	}

@@ -110,6 +110,15 @@ func ParseMCP(terms []byte) (list []x402.Requirement, found bool, err error) {
 	return list, true, err
 }
 
+// ProblemMCP reads the problem document beside the challenges of MCP: see [Problem].
+func ProblemMCP(terms []byte) (name, detail string) {
+	var told map[string]struct{ Problem json.RawMessage }
+	if json.Unmarshal(terms, &told) != nil {
+		return "", ""
+	}
+	return Problem(told[KeyRequired].Problem)
+}
+
 // chargeMCP reads a challenge of MCP, whose request is JSON.
 func chargeMCP(challenge json.RawMessage) (x402.Requirement, error) {
 	members, err := strictjson.Object(challenge)

@@ -59,12 +59,16 @@ func Credential(p x402.Payload) (json.RawMessage, error) {
 
 // Answered returns the challenge that a payload answers.
 func Answered(p x402.Payload) (Challenge, error) {
+	c, _, err := answered(p)
+	return c, err
+}
+
+func answered(p x402.Payload) (Challenge, Request, error) {
 	top, err := strictjson.Object(p.JSON)
 	if err != nil {
-		return Challenge{}, fmt.Errorf("read payload: %w", err)
+		return Challenge{}, Request{}, fmt.Errorf("read payload: %w", err)
 	}
-	c, _, err := ReadEcho(top["accepted"])
-	return c, err
+	return ReadEcho(top["accepted"])
 }
 
 // authorization returns the payload of type authorization, and its source.

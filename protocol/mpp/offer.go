@@ -116,7 +116,8 @@ func charge(c Challenge, challenge, request json.RawMessage) (x402.Requirement, 
 	}
 	r.Network, r.Amount, r.Asset, r.PayTo = network(method, asked.ChainID), asked.Amount, asked.Currency, asked.Payee
 	if method == "evm" {
-		r.Nonce = new(c.nonce(asked.scoped))
+		nonce, other := c.nonces(asked.scoped)
+		r.Nonce, r.OtherNonce, r.Realm = &nonce, other, c.Get("realm")
 		if unsigned := signable(asked.Details); err == nil && unsigned != nil {
 			return x402.Requirement{}, unsigned
 		}
@@ -158,22 +159,6 @@ func notPaid(intent string) string {
 		return "purser opens no channels, and pays single charges"
 	}
 	return "purser pays charges by evm and tempo"
-}
-
-// nonce returns what marks the use of the authorization that answers a charge by evm. mppx up to 0.11 hashes id and
-// realm, one behind the other, as the specification has it. pympp 0.16 and later versions of mppx hash both as a list of
-// JSON. Their requests have a scope, or their opaque data a nonce.
-func (c Challenge) nonce(scoped bool) x402.Nonce {
-	id, realm := c.Get("id"), c.Get("realm")
-	if data, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(c.Get("opaque"), "=")); !scoped && (err != nil || !bytes.Contains(data, []byte(`"_mpp_nonce"`))) {
-		return x402.Nonce(x402.Keccak256([]byte(id), []byte(realm)))
-	}
-	var list bytes.Buffer
-	e := json.NewEncoder(&list)
-	e.SetEscapeHTML(false)
-	_ = e.Encode([]string{id, realm}) // texts can always be written
-	text := strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029").Replace(strings.TrimSuffix(list.String(), "\n"))
-	return x402.Nonce(x402.Keccak256([]byte(text)))
 }
 
 // network returns the name of a chain. tempo without a chain means its test network.

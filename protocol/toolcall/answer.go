@@ -22,7 +22,7 @@ const (
 
 // Sort says what a message of a server is to the call.
 func (c *Call) Sort(message []byte) Kind {
-	top, err := object(message)
+	top, err := read(message, c.loose)
 	if err != nil {
 		return Other
 	}
@@ -40,9 +40,32 @@ func (c *Call) Sort(message []byte) Kind {
 	return Other
 }
 
+// SortBeginning is Sort for a message of which only the beginning is known, in a stream or body of the call's own. failed:
+// it is an error. It is Other if it does not say what it is.
+func (c *Call) SortBeginning(of []byte) (k Kind, failed bool) {
+	d := json.NewDecoder(bytes.NewReader(of))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return Other, false
+	}
+	for {
+		t, err := d.Token()
+		name, is := t.(string)
+		if err != nil || !is || name == "method" {
+			return Other, false
+		}
+		if name == "result" || name == "error" { // official servers write the id behind it
+			return Answers, name == "error"
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil || name == "id" && !sameID(value, c.id) {
+			return Other, false
+		}
+	}
+}
+
 // Addressee returns the id, in one spelling, of the call that a message of a server answers; "": it answers none.
 func Addressee(message []byte) string {
-	top, err := object(message)
+	top, err := read(message, true)
 	id := get(top, "id")
 	if err != nil || get(top, "method") != nil || get(top, "result") == nil && get(top, "error") == nil || !isID(id) {
 		return ""
@@ -90,23 +113,23 @@ const (
 // Hear reads the answer to a call, for which Sort has said Answers. A result asks for money only as the dialects
 // do: an API that tells of prices has terms in results as well.
 func (c *Call) Hear(message []byte) (a Answer) {
-	top, err := object(message)
+	top, err := read(message, c.loose)
 	if err != nil {
 		return a
 	}
 	if failure := get(top, "error"); failure != nil {
 		a.Failed = true
-		if told, err := inner(failure); err == nil {
-			a.ask(get(told, "data"), DialectX402)
-			a.challenge(get(told, "data"))
+		if told, err := members(failure, c.loose); err == nil {
+			a.ask(c.loose, get(told, "data"), DialectX402)
+			a.challenge(c.loose, get(told, "data"))
 		}
 		return a
 	}
-	result, err := inner(get(top, "result"))
+	result, err := members(get(top, "result"), c.loose)
 	if err != nil {
 		return a
 	}
-	meta, err := inner(get(result, "_meta"))
+	meta, err := members(get(result, "_meta"), c.loose)
 	if err == nil {
 		for _, name := range []string{keyReceipt, keyReceiptDotted, keyReceiptMPP} {
 			if value := get(meta, name); value != nil && a.Receipt == "" {
@@ -116,26 +139,26 @@ func (c *Call) Hear(message []byte) (a Answer) {
 	}
 	if kind, _ := strictjson.Unquote(get(result, "resultType")); kind == "payment_required" {
 		a.Failed = true
-		a.ask(get(result, "paymentRequired"), DialectX402)
+		a.ask(c.loose, get(result, "paymentRequired"), DialectX402)
 		return a
 	}
 	if a.Failed = string(bytes.TrimSpace(get(result, "isError"))) == "true"; a.Failed {
-		a.askIn(result, meta)
+		a.askIn(c.loose, result, meta)
 	}
-	a.Failed = a.challenge(get(meta, mpp.KeyRequired)) || a.Failed
+	a.Failed = a.challenge(c.loose, get(meta, mpp.KeyRequired)) || a.Failed
 	return a
 }
 
 // askIn takes terms of x402 from a result that is an error.
-func (a *Answer) askIn(result, meta []member) {
-	if a.ask(get(meta, keyError), DialectCloudflare) || a.ask(get(result, "structuredContent"), DialectX402) {
+func (a *Answer) askIn(loose bool, result, meta []member) {
+	if a.ask(loose, get(meta, keyError), DialectCloudflare) || a.ask(loose, get(result, "structuredContent"), DialectX402) {
 		return
 	}
 	if content := get(result, "content"); strictjson.Kind(content) == '[' {
 		for first := range strictjson.Elements(content) {
-			if block, err := inner(first); err == nil {
+			if block, err := members(first, loose); err == nil {
 				text, _ := strictjson.Unquote(get(block, "text"))
-				a.ask(json.RawMessage(text), DialectX402)
+				a.ask(loose, json.RawMessage(text), DialectX402)
 			}
 			break
 		}
@@ -143,11 +166,11 @@ func (a *Answer) askIn(result, meta []member) {
 }
 
 // ask takes terms from where a dialect has them. It reports whether they are there.
-func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
+func (a *Answer) ask(loose bool, terms json.RawMessage, d Dialect) bool {
 	if text, is := strictjson.Unquote(terms); is {
 		terms = json.RawMessage(text)
 	}
-	asked, err := object(terms)
+	asked, err := read(terms, loose)
 	version := get(asked, "x402Version")
 	if err != nil || version == nil || strictjson.Kind(get(asked, "accepts")) != '[' {
 		return false
@@ -161,8 +184,8 @@ func (a *Answer) ask(terms json.RawMessage, d Dialect) bool {
 
 // challenge takes challenges of MPP, in the form that package mpp reads. An error without them is MCP's own, such as one
 // that wants its user to open a page, or the application's. It reports whether they are there.
-func (a *Answer) challenge(terms json.RawMessage) bool {
-	asked, err := object(terms)
+func (a *Answer) challenge(loose bool, terms json.RawMessage) bool {
+	asked, err := read(terms, loose)
 	if err != nil || !charges(get(asked, "challenges")) {
 		return false
 	}

@@ -51,6 +51,7 @@ type Call struct {
 	Method string // one of the Method constants
 	Name   string // of the tool or prompt; the resource's URI
 
+	loose  bool // see Loosen
 	id     json.RawMessage
 	body   []byte
 	top    []member
@@ -134,7 +135,11 @@ func Cancelled(message []byte) string {
 
 // Asked returns what is left of the call to know its answer by: Sort, Hear and Refusal go on, and nothing else does. It
 // keeps none of the body.
-func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id)} }
+func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id), loose: c.loose} }
+
+// Loosen has further answers read as clients read them: of members of one name the last one counts, and they may be
+// nested deeply. Nothing behind a payment may pass unread. Terms that are to be paid are never read so.
+func (c *Call) Loosen() { c.loose = true }
 
 // Pays reports whether the call carries a credential: its client pays by itself.
 func (c *Call) Pays() bool {
@@ -285,32 +290,45 @@ func with(value json.RawMessage, set ...member) json.RawMessage {
 }
 
 // object returns the members of a text that is one JSON object without repeated names.
-func object(text []byte) ([]member, error) {
-	if strictjson.Nesting(text) > maxNesting || !json.Valid(text) {
-		return nil, errNoCall
-	}
-	return inner(text)
-}
+func object(text []byte) ([]member, error) { return read(text, false) }
 
 // inner is object for a value of a valid text.
-func inner(value []byte) ([]member, error) {
+func inner(value []byte) ([]member, error) { return members(value, false) }
+
+// read is object, or the loose reading of one.
+func read(text []byte, loose bool) ([]member, error) {
+	if !loose && strictjson.Nesting(text) > maxNesting || !json.Valid(text) {
+		return nil, errNoCall
+	}
+	return members(text, loose)
+}
+
+func members(value []byte, loose bool) ([]member, error) {
 	if strictjson.Kind(value) != '{' {
 		return nil, errNoCall
 	}
 	all := make([]member, 0, few)
+	var at map[string]int // of each name, once they are many
 	for name, value := range strictjson.Members(value) {
-		if len(all) < few && get(all, name) != nil {
-			return nil, strictjson.ErrRepeated
+		i, known := at[name]
+		if at == nil {
+			i = slices.IndexFunc(all, func(m member) bool { return m.name == name })
+			known = i >= 0
 		}
-		all = append(all, member{name, value})
-	}
-	if len(all) > few {
-		seen := make(map[string]bool, len(all))
-		for _, m := range all {
-			if seen[m.name] {
-				return nil, strictjson.ErrRepeated
+		switch {
+		case known && !loose:
+			return nil, strictjson.ErrRepeated
+		case known:
+			all[i].value = value
+			continue
+		}
+		if all = append(all, member{name, value}); at != nil {
+			at[name] = len(all) - 1
+		} else if len(all) > few {
+			at = make(map[string]int, 2*len(all))
+			for i, m := range all {
+				at[m.name] = i
 			}
-			seen[m.name] = true
 		}
 	}
 	return all, nil

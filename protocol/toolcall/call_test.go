@@ -274,7 +274,7 @@ func TestIDs(t *testing.T) {
 		`{"result":{}}`:                             "",
 		`[{"id":1,"result":{}}]`:                    "",
 		`{"method":"x","params":{"requestId":1}}`:   "",
-		`{"id":1,"id":2,"result":{"isError":true}}`: "",
+		`{"id":1,"id":2,"result":{"isError":true}}`: "2", // as clients read it
 	} {
 		if got := toolcall.Addressee([]byte(message)); got != want {
 			t.Errorf("%s: %q", message, got)

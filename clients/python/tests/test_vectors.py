@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
+import pickle
+import re
 from typing import Any
 
 import pytest
 
 import purserpay
-from purserpay import _asked, _wire
+from purserpay import _asked, _calls, _models, _wire
 
 from .clients import Buy, Lost, Says, Seen, held, status
 from .conftest import Make
@@ -316,6 +319,39 @@ def test_urls(make: Make, case: dict[str, Any]) -> None:
     assert caught.value.url == case["shown"]
     assert [json.loads(seen.body)["requestUrl"] for seen in asked.pays] == [case["requestUrl"]]
     assert shown == [case["requestUrl"]]
+
+
+def members(value: Any) -> Any:
+    """Write an object of the API as its JSON is, but for names and lists."""
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: members(one) for name, one in fields.items() if one is not None}
+    return [members(one) for one in value] if isinstance(value, tuple) else value
+
+
+def snake(value: Any) -> Any:
+    if isinstance(value, list):
+        return [snake(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("[A-Z]", lambda c: f"_{c[0].lower()}", name): snake(one) for name, one in value.items()}
+
+
+def test_objects() -> None:
+    api = vectors("api.json")
+    for kind, name in ((purserpay.Quote, "quote"), (purserpay.Payment, "payment")):
+        read: Any = _models.read(kind, api[name])
+        assert members(read) == snake(api[name])
+        assert {field.name for field in dataclasses.fields(read)} == set(snake(api[name]))
+
+
+@pytest.mark.parametrize("case", cases("api.json", "refusals"))
+def test_offers_of_refusals(case: dict[str, Any]) -> None:
+    answer = _calls.Answer(case["status"], {}, json.dumps(case["body"]).encode())
+    error = _calls.refusal(answer)
+    assert error.code == case["code"]
+    assert members(error.offers) == snake(case["offers"] or [])
+    assert pickle.loads(pickle.dumps(error)).offers == error.offers
 
 
 def test_names() -> None:

@@ -1,4 +1,5 @@
 // The meaning of purser's answers (BEHAVIOUR.md §3).
+import type { QuotedOffer } from "./api.js";
 import { isObject, paymentHeaders, text } from "./challenge.js";
 import {
   type Advice,
@@ -84,11 +85,13 @@ export function refusal(a: Answer): PurserError {
   const given = (name: string) => text(a.body[name]) || undefined;
   const detail = given("detail");
   const said = error ? `purser: ${error}` : `purser answered with status ${a.status}`;
+  const offers = a.body["offers"];
   const message = detail ? `${said} (${detail})` : said;
   const facts: ErrorFacts = {
     status: a.status,
     detail,
     do: adviceIn(a.body["do"]),
+    offers: Array.isArray(offers) ? (offers as QuotedOffer[]) : undefined,
     retryAfter: retryAfter(a.retryAfter),
     paymentId: paymentOf(a).id,
   };

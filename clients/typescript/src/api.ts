@@ -34,9 +34,15 @@ export interface PaymentState {
 }
 
 export interface Payment extends PaymentState {
+  /** In which the seller has asked. Absent for what only the chain tells of. */
+  protocol?: Protocol;
+  /** How the money moves: `eip3009`, `permit2`, `mpp-evm`, `tempo`. */
+  rail: string;
   settlement: Settlement;
   /** In the asset's smallest unit. */
   amount: string;
+  /** If less than the amount. */
+  charged?: string;
   currency: string;
   network: string;
   payTo: string;
@@ -45,7 +51,13 @@ export interface Payment extends PaymentState {
   created_at: string;
   reason?: string;
   task?: string;
+  /** The seller's words against the payment, which nobody has checked. They are no instructions. */
+  sellerSaid?: string;
+  /** Not in lists. */
+  signedReceipt?: { verified: boolean; receipt: Record<string, unknown> };
 }
+
+export type Protocol = "x402" | "mpp";
 
 export interface PayResult {
   paymentSignature: string;
@@ -106,10 +118,35 @@ export interface Quote {
   network: string;
   asset: string;
   payTo: string;
+  protocol?: Protocol;
+  rail: string;
   /** The wallet that would pay. */
   wallet?: { id: string; address?: string };
   /** The earlier payment that the call would be answered with: nothing new would be paid. */
   repeats?: PaymentState;
+  /** All offers of the challenge, in the order of choice. Absent for a repeat. */
+  offers?: QuotedOffer[];
+}
+
+/** An offer of a challenge, as purser sees it. */
+export interface QuotedOffer {
+  protocol?: Protocol;
+  rail: string;
+  network: string;
+  asset: string;
+  /** In the asset's smallest unit. */
+  amount: string;
+  /** For people. Absent for a token that purser does not know. */
+  price?: string;
+  payTo: string;
+  /** RFC 3339. */
+  expires?: string;
+  /** Whether it is the one that would be paid. */
+  pays: boolean;
+  /** The word for why it would not be, such as `insufficient-funds`, or `later` behind the one that would. */
+  reason?: string;
+  /** More about it, for people. */
+  detail?: string;
 }
 
 /** A limit on amounts, as texts for people. */

@@ -1,5 +1,5 @@
 // The errors of this package (BEHAVIOUR.md §8). None holds the API key or a payment header.
-import type { Quote } from "./api.js";
+import type { Quote, QuotedOffer } from "./api.js";
 import { usdc } from "./options.js";
 
 /** The stable names of the errors. */
@@ -43,6 +43,8 @@ export interface ErrorFacts {
   detail?: string | undefined;
   /** The advice in purser's answer. */
   do?: Advice | undefined;
+  /** The offers of the challenge, and why purser pays none. */
+  offers?: QuotedOffer[] | undefined;
   /** The time until purser may answer otherwise, in milliseconds. */
   retryAfter?: number | undefined;
   /** The signed amount, in the smallest unit, or else the offers' if they agree. */
@@ -58,7 +60,7 @@ export interface ErrorFacts {
 
 const brand = Symbol.for("purserpay/error");
 
-const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "do", "retryAfter", "amount", "host", "response"] as const;
+const learnt = ["paymentId", "idempotencyKey", "url", "status", "detail", "do", "offers", "retryAfter", "amount", "host", "response"] as const;
 
 /** The class that all errors of this package derive from. */
 export class PurserError extends Error {
@@ -71,6 +73,7 @@ export class PurserError extends Error {
   declare readonly status: number | undefined;
   declare readonly detail: string | undefined;
   declare readonly do: Advice | undefined;
+  declare readonly offers: QuotedOffer[] | undefined;
   declare readonly retryAfter: number | undefined;
   declare readonly amount: string | undefined;
   declare readonly host: string | undefined;

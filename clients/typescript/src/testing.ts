@@ -55,7 +55,10 @@ export function testPurser(): TestPurser {
     if (!challenge || !offer) return json(400, { error: "Unsupported payment challenge" });
     if (refusal) return json(402, { error: "Payment refused by policy", ...refusal });
     const { amount, payTo, network, asset } = offer;
-    if (quoted) return json(200, { amount, price: `${usdc(amount)} USDC`, currency: "USDC", network, asset, payTo });
+    if (quoted) {
+      const price = `${usdc(amount)} USDC`;
+      return json(200, { amount, price, currency: "USDC", network, asset, payTo, protocol: "x402", rail: "eip3009" });
+    }
     const idempotencyKey = text(order["idempotencyKey"]);
     const url = text(order["requestUrl"]);
     let payment = payments.find((known) => known.idempotencyKey === idempotencyKey);

@@ -1,7 +1,17 @@
 // The rules that both languages share.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Fetch, isPurserError, paymentOf, type PaymentOptions, wrapFetch } from "purserpay";
+import {
+  createClient,
+  type Fetch,
+  isPurserError,
+  type Payment,
+  paymentOf,
+  type PaymentOptions,
+  type Quote,
+  type QuotedOffer,
+  wrapFetch,
+} from "purserpay";
 import { announced } from "../dist/esm/asked.js";
 import { bodyChallenge, dealtWith, headerChallenge } from "../dist/esm/challenge.js";
 import { apiKey, b64, challenge, failure, paymentId, signature, vectors } from "./fake.js";
@@ -188,6 +198,50 @@ describe("headers", () => {
           : new Response("goods", { headers: c.headers });
       await wrapFetch(() => Promise.resolve(answers()), { apiKey, baseUrl, purserFetch })("https://api.example.com/");
       assert.deepEqual(posted, c.posted === null ? [] : [c.posted]);
+    });
+  }
+});
+
+describe("objects", { concurrency: true }, () => {
+  interface File {
+    quote: Quote;
+    payment: Payment;
+    refusals: { name: string; status: number; body: unknown; code: string; offers: QuotedOffer[] | null }[];
+  }
+  const { quote, payment, refusals } = vectors<File>("api.json");
+  const all = <T>(of: Record<keyof T, true>) => Object.keys(of).sort();
+  const members = {
+    quote: all<Quote>({
+      ...{ amount: true, price: true, currency: true, network: true, asset: true, payTo: true },
+      ...{ protocol: true, rail: true, wallet: true, repeats: true, offers: true },
+    }),
+    offer: all<QuotedOffer>({
+      ...{ protocol: true, rail: true, network: true, asset: true, amount: true, price: true, payTo: true, expires: true },
+      ...{ pays: true, reason: true, detail: true },
+    }),
+    payment: all<Payment>({
+      ...{ id: true, state: true, flags: true, validBefore: true, protocol: true, rail: true, settlement: true, amount: true },
+      ...{ charged: true, currency: true, network: true, payTo: true, request_url: true, transaction: true, created_at: true },
+      ...{ reason: true, task: true, sellerSaid: true, signedReceipt: true },
+    }),
+  };
+  const client = (status: number, body: unknown) =>
+    createClient({ apiKey, baseUrl, purserFetch: () => Promise.resolve(Response.json(body, { status })) });
+
+  it("have all members that purser tells", async () => {
+    const told = await client(200, quote).quote({ paymentRequiredHeader: "e30=" });
+    assert.deepEqual(told, quote);
+    assert.deepEqual(Object.keys(told).sort(), members.quote);
+    assert.deepEqual(Object.keys(told.offers?.[1] ?? {}).sort(), members.offer);
+    const paid = await client(200, { payment }).payments.get("1");
+    assert.deepEqual(paid, payment);
+    assert.deepEqual(Object.keys(paid).sort(), members.payment);
+  });
+  for (const c of refusals) {
+    it(c.name, async () => {
+      const error = await failure(client(c.status, c.body).pay({ paymentRequiredHeader: "e30=" }));
+      assert.equal(error.code, c.code);
+      assert.deepEqual(error["offers"] ?? null, c.offers);
     });
   }
 });

@@ -124,6 +124,7 @@ def refusal(answer: Answer) -> PurserError:
         "status": answer.status,
         "detail": _text(data, "detail"),
         "do": _advice(data.get("do")),
+        "offers": _offers(data),
         "payment_id": _text(payment, "id"),
         "retry_after": retry_after(answer.headers),
     }
@@ -184,6 +185,13 @@ def _advice(given: object) -> Advice | None:
         return None
     developer, operator = _text(given, "developer"), _text(given, "operator")
     return Advice(developer, operator) if developer and operator else None
+
+
+def _offers(data: Mapping[str, Any]) -> tuple[models.QuotedOffer, ...]:
+    try:
+        return tuple(models.listed(data, "offers", models.QuotedOffer))
+    except ValueError:
+        return ()
 
 
 # The endpoints of BEHAVIOUR.md §9.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ._models import Quote
+    from ._models import Quote, QuotedOffer
 
 __all__ = [
     "Advice",
@@ -88,6 +88,7 @@ class About(TypedDict, total=False):
     status: int | None
     detail: str | None
     do: Advice | None
+    offers: tuple[QuotedOffer, ...]
     response: Any
     retry_after: float | None
     amount: str | None
@@ -96,10 +97,11 @@ class About(TypedDict, total=False):
 class PurserError(Exception):
     """What all errors of this package derive from.
 
-    ``status``, ``detail`` and ``do`` (what to do about it) come from purser's answer. ``retry_after`` holds the seconds
-    after which purser may answer otherwise. ``url`` has no query. ``response`` holds the seller's answer, read and
-    closed, as the HTTP library's own object. ``amount`` counts the smallest unit: it was signed for, or else all offers
-    ask for it. Each is ``None`` where it is not known.
+    ``status``, ``detail``, ``do`` (what to do about it) and ``offers`` (those of the challenge, with why none is paid)
+    come from purser's answer. ``retry_after`` holds the seconds after which purser may answer otherwise. ``url`` has no
+    query. ``response`` holds the seller's answer, read and closed, as the HTTP library's own object. ``amount`` counts
+    the smallest unit: it was signed for, or else all offers ask for it. Each is ``None``, or empty, where it is not
+    known.
 
     ``money_may_have_moved`` is false only if nothing left the wallet for this request, nor for an earlier one that it
     repeats. An error that is pickled leaves ``response`` and what ``resume`` needs behind in its process.
@@ -117,6 +119,7 @@ class PurserError(Exception):
         status: int | None = None,
         detail: str | None = None,
         do: Advice | None = None,
+        offers: tuple[QuotedOffer, ...] = (),
         response: Any = None,
         retry_after: float | None = None,
         amount: str | None = None,
@@ -131,6 +134,7 @@ class PurserError(Exception):
         self.status = status
         self.detail = detail
         self.do = do
+        self.offers = offers
         self.response = response
 
     @property

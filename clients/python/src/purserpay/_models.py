@@ -32,6 +32,8 @@ __all__ = [
     "Pending",
     "Quota",
     "Quote",
+    "QuotedOffer",
+    "SignedReceipt",
     "SpendEvent",
     "SpendPage",
     "Wallet",
@@ -49,6 +51,8 @@ _CAMEL = {
     "pay_to": "payTo",
     "per_minute": "perMinute",
     "price_guard": "priceGuard",
+    "seller_said": "sellerSaid",
+    "signed_receipt": "signedReceipt",
     "allow_hosts": "allowHosts",
     "deny_hosts": "denyHosts",
     "allow_payees": "allowPayees",
@@ -93,6 +97,7 @@ def _value(name: str, kind: Any, value: Any) -> Any:
             raise ValueError(f"{name} is not an object")
         plain: Any = kind
         return read(plain, value)
+    kind = get_origin(kind) or kind
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name} is not a {kind.__name__}")
     return value
@@ -169,8 +174,22 @@ class PayResult:
 
 
 @dataclass(frozen=True)
+class SignedReceipt:
+    """A seller's signed receipt. Without ``verified`` nobody has checked its signature."""
+
+    verified: bool
+    receipt: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Payment:
-    """A payment in full, as ``/v1/payments`` lists it."""
+    """A payment in full, as ``/v1/payments`` lists it.
+
+    ``protocol`` is ``x402`` or ``mpp``, or ``None`` for what only the chain tells of. ``rail`` says how the money
+    moves: ``eip3009``, ``permit2``, ``mpp-evm``, ``tempo``. ``charged`` is there if it is less than ``amount``, and
+    ``signed_receipt`` is not in lists. ``seller_said`` has the seller's words against the payment, which nobody has
+    checked: they are no instructions.
+    """
 
     id: str
     state: str
@@ -186,6 +205,11 @@ class Payment:
     created_at: str
     reason: str | None = None
     task: str | None = None
+    protocol: str | None = None
+    rail: str | None = None
+    charged: str | None = None
+    seller_said: str | None = None
+    signed_receipt: SignedReceipt | None = None
 
 
 @dataclass(frozen=True)
@@ -234,10 +258,32 @@ class Purse:
 
 
 @dataclass(frozen=True)
+class QuotedOffer:
+    """An offer of a challenge, as purser sees it. ``price`` is for people, ``amount`` in the smallest unit.
+
+    ``pays`` marks the one that would be paid. ``reason`` is the word for why another one would not be, such as
+    ``insufficient-funds``, or ``later`` behind the one that would.
+    """
+
+    rail: str
+    network: str
+    asset: str
+    amount: str
+    pay_to: str
+    pays: bool
+    protocol: str | None = None
+    price: str | None = None
+    expires: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
 class Quote:
     """What purser would pay now. ``price`` is for people (``"0.01 USDC"``), ``amount`` in the smallest unit.
 
-    ``repeats`` is the earlier payment that the call would be answered with: nothing new would be paid.
+    ``repeats`` is the earlier payment that the call would be answered with: nothing new would be paid. ``offers`` are
+    all of the challenge, in the order of choice; there are none for a repeat.
     """
 
     amount: str
@@ -248,6 +294,9 @@ class Quote:
     pay_to: str
     wallet: Purse | None = None
     repeats: PaymentState | None = None
+    protocol: str | None = None
+    rail: str | None = None
+    offers: tuple[QuotedOffer, ...] = ()
 
     @property
     def usdc(self) -> Decimal:

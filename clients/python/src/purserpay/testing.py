@@ -36,6 +36,7 @@ __all__ = ["PAY_TO", "FakePayment", "FakePurser", "challenge"]
 
 PAY_TO = "0x00000000000000000000000000000000000000aa"
 _ASSET = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+_MEANS = {"protocol": "x402", "rail": "eip3009"}
 
 
 def challenge(price: Amount = "0.01 USDC", pay_to: str = PAY_TO) -> str:
@@ -209,7 +210,7 @@ class FakePurser:
         if quote:
             said = {"amount": offer.amount, "price": usdc_text(offer.amount), "currency": "USDC", "network": "base"}
             repeats = {"repeats": _state(payment)} if payment else {}
-            return 200, {**said, "asset": offer.asset, "payTo": offer.pay_to, **repeats}
+            return 200, {**said, **_MEANS, "asset": offer.asset, "payTo": offer.pay_to, **repeats}
         if payment is None:
             number, settlement = f"fake-{len(self.payments) + 1}", asked.get("settlement", "seller")
             url, task = asked.get("requestUrl", ""), asked.get("task")
@@ -234,6 +235,7 @@ def _state(payment: FakePayment) -> dict[str, Any]:
 def _full(payment: FakePayment) -> dict[str, Any]:
     return {
         **_state(payment),
+        **_MEANS,
         "settlement": payment.settlement,
         "amount": payment.amount,
         "currency": "USDC",
