@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
@@ -38,9 +39,9 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 func (h *API) Provision(ctx caddy.Context) error {
 	rate := h.KeyRate
 	if n, err := strconv.Atoi(rate); err == nil && n < 0 { // an earlier form
-		rate = off
+		rate = setting.Off
 	}
-	return cmp.Or(set(&h.keyRate, option{name: "purser_api key_rate"}.most, rate), h.attach(ctx, h))
+	return cmp.Or(setting.Set(&h.keyRate, setting.Named("purser_api key_rate").Most, rate), h.attach(ctx, h))
 }
 
 func (h *API) open(t *tenant) (err error) {

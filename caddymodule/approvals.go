@@ -4,7 +4,8 @@ package caddymodule
 
 import (
 	"cmp"
-	"time"
+
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // ApprovalOptions say which payments a person must approve first, and how long there is time for that.
@@ -26,38 +27,11 @@ type ApprovalOptions struct {
 // resolve reads when people are asked. It comes after the other limits.
 func (o ApprovalOptions) resolve(s *settings) error {
 	return cmp.Or(
-		set(&s.policy.RequireApprovalAbove, option{"require_approval_above", "PURSER_REQUIRE_APPROVAL_ABOVE", ""}.cap, o.RequireApprovalAbove),
-		set(&s.policy.RequireApprovalNewHosts, option{"require_approval_new_hosts", "PURSER_REQUIRE_APPROVAL_NEW_HOSTS", ""}.yes, o.RequireApprovalNewHosts),
-		set(&s.approvalWait, option{"approval_wait", "PURSER_APPROVAL_WAIT", "4s"}.wait, o.ApprovalWait),
-		set(&s.approvalExpiry, option{"approval_expiry", "PURSER_APPROVAL_EXPIRY", "1h"}.duration, o.ApprovalExpiry),
+		setting.Set(&s.policy.RequireApprovalAbove, setting.New("require_approval_above", "PURSER_REQUIRE_APPROVAL_ABOVE", "").Cap, o.RequireApprovalAbove),
+		setting.Set(&s.policy.RequireApprovalNewHosts, setting.New("require_approval_new_hosts", "PURSER_REQUIRE_APPROVAL_NEW_HOSTS", "").Yes, o.RequireApprovalNewHosts),
+		setting.Set(&s.approvalWait, setting.New("approval_wait", "PURSER_APPROVAL_WAIT", "4s").Wait, o.ApprovalWait),
+		setting.Set(&s.approvalExpiry, setting.New("approval_expiry", "PURSER_APPROVAL_EXPIRY", "1h").Duration, o.ApprovalExpiry),
 	)
-}
-
-// yes is an option that is true or on, or false or off; nil if it is not set.
-func (o option) yes(given string) (*bool, error) {
-	v, err := o.value(given)
-	switch {
-	case err != nil || v == "":
-		return nil, err
-	case v == "true" || v == "on":
-		return new(true), nil
-	case v == "false" || v == off:
-		return new(false), nil
-	}
-	return nil, o.errorf("%q is neither true nor false", v)
-}
-
-// wait is an option that is a duration, or 0 or off, which are none.
-func (o option) wait(given string) (time.Duration, error) {
-	v, err := o.value(given)
-	if err != nil || v == off || v == "0" {
-		return 0, err
-	}
-	d, err := o.parseDuration(v)
-	if err == nil && d < 0 {
-		err = o.errorf("%q is neither a duration such as 60s nor off", v)
-	}
-	return d, err
 }
 
 // stopWaiting ends the waits for approvals. They go on after a reload, unless no configuration has this store any more.

@@ -40,8 +40,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"task":        func() error { return parsePart(d, "has no limit", &a.Tasks) },
 	})
 	return orWrapped(d, err, cmp.Or(
-		masterKeyOption.isReference(a.MasterKey), internalSecretOption.isReference(a.InternalSecret),
-		keyOption.isReference(a.Key), oidcSecretOption.isReference(a.OIDCClientSecret), a.areReferences(),
+		masterKeyOption.IsReference(a.MasterKey), internalSecretOption.IsReference(a.InternalSecret),
+		keyOption.IsReference(a.Key), oidcSecretOption.IsReference(a.OIDCClientSecret), a.areReferences(),
 	))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // adapted holds the parts of an adapted configuration that tests look at.
@@ -459,7 +460,7 @@ func TestListsInTheCaddyfile(t *testing.T) {
 			continue
 		}
 		for from, list := range map[string][]string{"purser": {decodeAdapted(t, config).Apps.Purser["allow_hosts"].(string)}, "proxy": proxyHosts(t, config)} {
-			if all, err := (option{}).all(list); err != nil || !slices.Equal(all, []string{"a.example", "b.example"}) {
+			if all, err := (setting.Option{}).All(list); err != nil || !slices.Equal(all, []string{"a.example", "b.example"}) {
 				t.Errorf("%s, %s: %q, %v", c.list, from, list, err)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // The tables of docs/configuration.md are made of what the code says of itself: the comments
@@ -72,9 +73,11 @@ func readSource(t *testing.T) source {
 				if of, ok := n.Type.(*ast.StructType); ok {
 					s.fields[n.Name.Name] = documented(of)
 				}
-			case *ast.CompositeLit:
-				if of, ok := n.Type.(*ast.Ident); ok && of.Name == "option" && len(n.Elts) == 3 {
-					s.variables[literal(n.Elts[0])] = literal(n.Elts[1])
+			case *ast.CallExpr:
+				if of, ok := n.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "New" && len(n.Args) == 3 {
+					if in, ok := of.X.(*ast.Ident); ok && in.Name == "setting" && literal(n.Args[1]) != "" {
+						s.variables[literal(n.Args[0])] = literal(n.Args[1])
+					}
 				}
 			}
 			return true
@@ -317,7 +320,7 @@ func TestDocumentedForms(t *testing.T) {
 				named = append(named, m[1])
 			}
 			if strings.Contains(words, "or off") {
-				named = append(named, off)
+				named = append(named, setting.Off)
 			}
 			if plainValue.MatchString(unset) {
 				named = append(named, strings.ReplaceAll(unset, " ", ""))
@@ -339,7 +342,7 @@ func TestDocumentedForms(t *testing.T) {
 	}
 	for _, name := range []string{"max_payment", "daily_budget", "monthly_budget"} { // which the text before the tables has
 		s := newSite(t)
-		for _, value := range []string{"0.5", off} {
+		for _, value := range []string{"0.5", setting.Off} {
 			s.app = "host *.example.com {\n" + name + " " + value + "\n}\ntask * {\n" + name + " " + value + "\n}"
 			if err := validate(s.caddyfile()); err != nil {
 				t.Error(err)

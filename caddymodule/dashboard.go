@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/perclient"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // SignInOptions say who vouches for people who open the dashboard: any OpenID Connect
@@ -51,7 +52,7 @@ type SignInOptions struct {
 	OIDCOwners string `json:"oidc_owners,omitempty" form:"list"`
 }
 
-var oidcSecretOption = option{"oidc_client_secret", "PURSER_OIDC_CLIENT_SECRET", ""}
+var oidcSecretOption = setting.New("oidc_client_secret", "PURSER_OIDC_CLIENT_SECRET", "")
 
 // signIn holds the resolved SignInOptions.
 type signIn struct {
@@ -62,30 +63,30 @@ type signIn struct {
 // resolveSignIn reads them. Options that do not fit together fail the start, also where no site has a
 // dashboard: the operator wanted one.
 func (a *App) resolveSignIn(s *settings) (err error) {
-	if s.signIn.clientSecret, err = oidcSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
+	if s.signIn.clientSecret, err = oidcSecretOption.Secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
 		return err
 	}
 	err = cmp.Or(
-		set(&s.signIn.issuer, option{"oidc_issuer", "PURSER_OIDC_ISSUER", ""}.value, a.OIDCIssuer),
-		set(&s.signIn.clientID, option{"oidc_client_id", "PURSER_OIDC_CLIENT_ID", ""}.value, a.OIDCClientID),
+		setting.Set(&s.signIn.issuer, setting.New("oidc_issuer", "PURSER_OIDC_ISSUER", "").Value, a.OIDCIssuer),
+		setting.Set(&s.signIn.clientID, setting.New("oidc_client_id", "PURSER_OIDC_CLIENT_ID", "").Value, a.OIDCClientID),
 	)
 	if err != nil {
 		return err
 	}
 	p := &s.signIn.people
 	for _, list := range []struct {
-		option
+		setting.Option
 		into  *string
 		given string
 	}{
-		{option{"oidc_allow", "PURSER_OIDC_ALLOW", ""}, &p.Allow, a.OIDCAllow},
-		{option{"oidc_operators", "PURSER_OIDC_OPERATORS", ""}, &p.Operators, a.OIDCOperators},
-		{option{"oidc_approvers", "PURSER_OIDC_APPROVERS", ""}, &p.Approvers, a.OIDCApprovers},
-		{option{"oidc_viewers", "PURSER_OIDC_VIEWERS", ""}, &p.Viewers, a.OIDCViewers},
-		{option{"oidc_organization", "PURSER_OIDC_ORGANIZATION", ""}, &p.Organization, a.OIDCOrganization},
-		{option{"oidc_owners", "PURSER_OIDC_OWNERS", ""}, &p.Owners, a.OIDCOwners},
+		{setting.New("oidc_allow", "PURSER_OIDC_ALLOW", ""), &p.Allow, a.OIDCAllow},
+		{setting.New("oidc_operators", "PURSER_OIDC_OPERATORS", ""), &p.Operators, a.OIDCOperators},
+		{setting.New("oidc_approvers", "PURSER_OIDC_APPROVERS", ""), &p.Approvers, a.OIDCApprovers},
+		{setting.New("oidc_viewers", "PURSER_OIDC_VIEWERS", ""), &p.Viewers, a.OIDCViewers},
+		{setting.New("oidc_organization", "PURSER_OIDC_ORGANIZATION", ""), &p.Organization, a.OIDCOrganization},
+		{setting.New("oidc_owners", "PURSER_OIDC_OWNERS", ""), &p.Owners, a.OIDCOwners},
 	} {
-		if err := set(list.into, list.value, list.given); err != nil {
+		if err := setting.Set(list.into, list.Value, list.given); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/protocol"
@@ -54,23 +55,23 @@ type payingDoor struct {
 	failures   int
 }
 
-var doorKeyOption = option{name: "transport purser key"}
+var doorKeyOption = setting.Named("transport purser key")
 
 // resolve checks the options.
 func (o DoorOptions) resolve() (d payingDoor, err error) {
-	task := option{name: "transport purser task"}
+	task := setting.Named("transport purser task")
 	if err = o.resolveKey(&d); err != nil {
 		return d, err
 	}
 	err = cmp.Or(
-		set(&d.task, task.perRequest, o.Task),
-		set(&d.maxReplay, option{name: "transport purser max_replay"}.size, o.MaxReplay),
-		set(&d.maxSpool, option{name: "transport purser max_spool"}.sizeOrOff, o.MaxSpool),
-		set(&d.failures, option{name: "transport purser max_failures"}.most, o.MaxFailures),
+		setting.Set(&d.task, func(given string) (string, error) { return perRequest(task, given) }, o.Task),
+		setting.Set(&d.maxReplay, setting.Named("transport purser max_replay").Size, o.MaxReplay),
+		setting.Set(&d.maxSpool, setting.Named("transport purser max_spool").SizeOrOff, o.MaxSpool),
+		setting.Set(&d.failures, setting.Named("transport purser max_failures").Most, o.MaxFailures),
 	)
 	d.taskVaries = requestPlaceholder.MatchString(d.task)
 	if err == nil && d.task != "" && !d.taskVaries && !policy.ValidTask(d.task) {
-		err = task.errorf("%q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", d.task)
+		err = task.Errorf("%q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", d.task)
 	}
 	return d, err
 }
@@ -79,8 +80,8 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 func (h *Transport) resolveOptions() (err error) {
 	h.door, err = h.resolve()
 	return cmp.Or(err,
-		set(&h.AllowHTTP, option{name: "transport purser allow_http"}.all, h.AllowHTTP),
-		set(&h.ChallengeHeaders, option{name: "transport purser challenge_header"}.all, h.ChallengeHeaders),
+		setting.Set(&h.AllowHTTP, setting.Named("transport purser allow_http").All, h.AllowHTTP),
+		setting.Set(&h.ChallengeHeaders, setting.Named("transport purser challenge_header").All, h.ChallengeHeaders),
 	)
 }
 

@@ -38,7 +38,7 @@ func offlineKey(parent context.Context) (k cli.FirstKey, err error) {
 		return k, err
 	}
 	if err := os.MkdirAll(a.settings.dataDir, dataDirMode); err != nil {
-		return k, dataDirOption.errorf("%w", err)
+		return k, dataDirOption.Errorf("%w", err)
 	}
 	place, err := a.store.Place(a.settings.dataDir)
 	if err != nil {

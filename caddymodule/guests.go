@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/purserpay/purser/internal/options"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -27,14 +28,14 @@ const (
 
 // guestOption is an option that chooses a guest.
 type guestOption struct {
-	option
+	setting.Option
 	namespace string
 }
 
 var (
-	storeOption       = guestOption{option{"store", "PURSER_STORE", "bolt"}, storeNamespace}
-	walletsOption     = guestOption{option{"wallets", "PURSER_WALLETS", "local"}, walletsNamespace}
-	facilitatorOption = guestOption{option{"facilitator", "PURSER_FACILITATOR", "http"}, facilitatorNamespace}
+	storeOption       = guestOption{setting.New("store", "PURSER_STORE", "bolt"), storeNamespace}
+	walletsOption     = guestOption{setting.New("wallets", "PURSER_WALLETS", "local"), walletsNamespace}
+	facilitatorOption = guestOption{setting.New("facilitator", "PURSER_FACILITATOR", "http"), facilitatorNamespace}
 )
 
 // StoreModule is a guest module in purser.stores: it opens the database.
@@ -87,7 +88,7 @@ type FacilitatorModule interface {
 
 // loadGuest loads the guest that the app's field raw configures, else the one that o names.
 func loadGuest[M any](ctx caddy.Context, a *App, field string, raw json.RawMessage, o guestOption, into *M) error {
-	name, err := o.value("")
+	name, err := o.Value("")
 	if raw != nil {
 		var inline struct {
 			Module string `json:"module"`
@@ -109,7 +110,7 @@ func loadGuest[M any](ctx caddy.Context, a *App, field string, raw json.RawMessa
 	}
 	guest, ok := loaded.(M)
 	if !ok {
-		return o.errorf("%T cannot be used as one", loaded)
+		return o.Errorf("%T cannot be used as one", loaded)
 	}
 	*into = guest
 	return nil
@@ -124,7 +125,7 @@ func (o guestOption) check(name string) error {
 		}
 		known = append(known, m.ID.Name())
 	}
-	return o.errorf("there is no module %q, only: %s", name, strings.Join(known, ", "))
+	return o.Errorf("there is no module %q, only: %s", name, strings.Join(known, ", "))
 }
 
 // parse reads the name of a guest, with an optional block for the guest. No name is the default if the
@@ -134,10 +135,10 @@ func (o guestOption) parse(d *caddyfile.Dispenser, raw *json.RawMessage) error {
 		return options.ErrTwice
 	}
 	if !d.NextArg() || d.Val() == "" {
-		if v, set := os.LookupEnv(o.variable); set && v == "" {
+		if v, set := os.LookupEnv(o.Variable); set && v == "" {
 			return nil
 		}
-		return d.Errf("%s: which module?", o.name)
+		return d.Errf("%s: which module?", o.Name)
 	}
 	name := d.Val()
 	if err := o.check(name); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // BoltStore keeps everything in one bbolt file, for one purser process.
@@ -36,15 +37,15 @@ func (*BoltStore) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the options.
 func (s *BoltStore) Provision(caddy.Context) error {
-	minFree, size := option{"store bolt min_free", "PURSER_BOLT_MIN_FREE", ""}, ""
+	minFree, size := setting.New("store bolt min_free", "PURSER_BOLT_MIN_FREE", ""), ""
 	err := cmp.Or(
-		set(&s.path, option{"store bolt path", "PURSER_BOLT_PATH", ""}.value, s.Path), set(&size, minFree.value, s.MinFree),
+		setting.Set(&s.path, setting.New("store bolt path", "PURSER_BOLT_PATH", "").Value, s.Path), setting.Set(&size, minFree.Value, s.MinFree),
 	)
 	if err != nil || size == "" {
 		return err
 	}
 	if s.minFree, err = humanize.ParseBytes(size); err != nil {
-		return minFree.errorf("%q is not a size such as 64MiB", size)
+		return minFree.Errorf("%q is not a size such as 64MiB", size)
 	}
 	return nil
 }

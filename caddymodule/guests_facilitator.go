@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/cdp"
@@ -46,17 +47,17 @@ func (*HTTPFacilitator) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: facilitatorNamespace + ".http", New: func() caddy.Module { return new(HTTPFacilitator) }}
 }
 
-var facilitatorKeyOption = option{"facilitator http key", "PURSER_FACILITATOR_KEY", ""}
+var facilitatorKeyOption = setting.New("facilitator http key", "PURSER_FACILITATOR_KEY", "")
 
 // Provision resolves and checks the options.
 func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
-	if f.key, err = facilitatorKeyOption.secret(f.Key, f.KeyFile); err != nil {
+	if f.key, err = facilitatorKeyOption.Secret(f.Key, f.KeyFile); err != nil {
 		return err
 	}
 	err = cmp.Or(
-		set(&f.url, option{"facilitator http url", "PURSER_FACILITATOR_URL", ""}.value, f.URL),
-		set(&f.timeout, option{"facilitator http timeout", "PURSER_FACILITATOR_TIMEOUT", ""}.duration, f.Timeout),
-		set(&f.failures, option{"facilitator http max_failures", "PURSER_FACILITATOR_MAX_FAILURES", ""}.most, f.MaxFailures),
+		setting.Set(&f.url, setting.New("facilitator http url", "PURSER_FACILITATOR_URL", "").Value, f.URL),
+		setting.Set(&f.timeout, setting.New("facilitator http timeout", "PURSER_FACILITATOR_TIMEOUT", "").Duration, f.Timeout),
+		setting.Set(&f.failures, setting.New("facilitator http max_failures", "PURSER_FACILITATOR_MAX_FAILURES", "").Most, f.MaxFailures),
 	)
 	if err == nil {
 		err = f.authorize()
@@ -70,18 +71,18 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 // authorize resolves Auth.
 func (f *HTTPFacilitator) authorize() error {
 	const ofCDP, ofKey = "cdp", "key"
-	auth := option{"facilitator http auth", "PURSER_FACILITATOR_AUTH", ofKey}
+	auth := setting.New("facilitator http auth", "PURSER_FACILITATOR_AUTH", ofKey)
 	if u, err := url.Parse(f.url); err == nil && u.Hostname() == cdp.FacilitatorHost {
-		auth.unset = ofCDP
+		auth.Unset = ofCDP
 	}
-	kind, err := auth.value(f.Auth)
+	kind, err := auth.Value(f.Auth)
 	switch {
 	case err != nil || kind == ofKey || f.url == "":
 		return err
 	case kind != ofCDP:
-		return auth.errorf("%q is neither %s nor %s", kind, ofKey, ofCDP)
+		return auth.Errorf("%q is neither %s nor %s", kind, ofKey, ofCDP)
 	case f.key != "":
-		return facilitatorKeyOption.errorf("is set, and calls carry tokens of CDP (%s): keep one", auth)
+		return facilitatorKeyOption.Errorf("is set, and calls carry tokens of CDP (%s): keep one", auth)
 	}
 	if f.cdp, err = cdpCredentials("", "", "", ""); err != nil {
 		return fmt.Errorf("%w, and the facilitator is CDP's", err)
@@ -101,7 +102,7 @@ func (f *HTTPFacilitator) authorize() error {
 //	}
 func (f *HTTPFacilitator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseModule(d, f, nil)
-	return orWrapped(d, err, facilitatorKeyOption.isReference(f.Key))
+	return orWrapped(d, err, facilitatorKeyOption.IsReference(f.Key))
 }
 
 // Facilitator returns the client, or nil without a URL.

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pgstore"
 )
 
@@ -27,7 +28,7 @@ type PostgresStore struct {
 // postgresPatience bounds the wait of a start for a database that starts as well.
 const postgresPatience = 30 * time.Second
 
-var databaseURLOption = option{"store postgres url", "DATABASE_URL", ""}
+var databaseURLOption = setting.New("store postgres url", "DATABASE_URL", "")
 
 // CaddyModule returns the Caddy module information.
 func (*PostgresStore) CaddyModule() caddy.ModuleInfo {
@@ -36,11 +37,11 @@ func (*PostgresStore) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the options.
 func (s *PostgresStore) Provision(caddy.Context) (err error) {
-	if s.url, err = databaseURLOption.secret(s.URL, s.URLFile); err != nil {
+	if s.url, err = databaseURLOption.Secret(s.URL, s.URLFile); err != nil {
 		return err
 	}
 	if s.url == "" {
-		return databaseURLOption.errorf("is not set: store postgres needs the address of a database")
+		return databaseURLOption.Errorf("is not set: store postgres needs the address of a database")
 	}
 	_, err = s.Place("")
 	return err
@@ -54,14 +55,14 @@ func (s *PostgresStore) Provision(caddy.Context) (err error) {
 //	}
 func (s *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseModule(d, s, nil)
-	return orWrapped(d, err, databaseURLOption.isReference(s.URL))
+	return orWrapped(d, err, databaseURLOption.IsReference(s.URL))
 }
 
 // Place is the address without a password.
 func (s *PostgresStore) Place(string) (string, error) {
 	place, err := pgstore.Place(s.url)
 	if err != nil {
-		return "", databaseURLOption.errorf("%w", err)
+		return "", databaseURLOption.Errorf("%w", err)
 	}
 	return place, nil
 }

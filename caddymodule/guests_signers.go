@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer/cdp"
 	"github.com/purserpay/purser/signer/external"
@@ -41,21 +42,21 @@ func (*ExternalWallets) CaddyModule() caddy.ModuleInfo {
 }
 
 var (
-	signerURLOption = option{"wallets external url", "PURSER_SIGNER_URL", ""}
-	signerKeyOption = option{"wallets external key", "PURSER_SIGNER_KEY", ""}
+	signerURLOption = setting.New("wallets external url", "PURSER_SIGNER_URL", "")
+	signerKeyOption = setting.New("wallets external key", "PURSER_SIGNER_KEY", "")
 )
 
 // Provision resolves and checks the options.
 func (w *ExternalWallets) Provision(caddy.Context) (err error) {
-	w.url, err = signerURLOption.contents(signerURLOption.valueOrFile(w.URL, w.URLFile))
-	err = cmp.Or(err, set(&w.timeout, option{"wallets external timeout", "PURSER_SIGNER_TIMEOUT", ""}.duration, w.Timeout))
+	w.url, err = signerURLOption.Contents(signerURLOption.ValueOrFile(w.URL, w.URLFile))
+	err = cmp.Or(err, setting.Set(&w.timeout, setting.New("wallets external timeout", "PURSER_SIGNER_TIMEOUT", "").Duration, w.Timeout))
 	if err != nil {
 		return err
 	}
 	if w.url == "" {
-		return signerURLOption.errorf("is not set: wallets external needs the address of a signer")
+		return signerURLOption.Errorf("is not set: wallets external needs the address of a signer")
 	}
-	if w.key, err = signerKeyOption.secret(w.Key, w.KeyFile); err != nil {
+	if w.key, err = signerKeyOption.Secret(w.Key, w.KeyFile); err != nil {
 		return err
 	}
 	_, err = w.Wallets(nil, slog.New(slog.DiscardHandler))
@@ -73,7 +74,7 @@ func (w *ExternalWallets) Provision(caddy.Context) (err error) {
 //	}
 func (w *ExternalWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseModule(d, w, nil)
-	return orWrapped(d, err, signerKeyOption.isReference(w.Key))
+	return orWrapped(d, err, signerKeyOption.IsReference(w.Key))
 }
 
 // Wallets returns the provider.
@@ -107,18 +108,18 @@ type CDPWallets struct {
 }
 
 var (
-	cdpKeyIDOption        = option{"wallets cdp api_key_id", "CDP_API_KEY_ID", ""}
-	cdpKeySecretOption    = option{"wallets cdp api_key_secret", "CDP_API_KEY_SECRET", ""}
-	cdpWalletSecretOption = option{"wallets cdp wallet_secret", "CDP_WALLET_SECRET", ""}
+	cdpKeyIDOption        = setting.New("wallets cdp api_key_id", "CDP_API_KEY_ID", "")
+	cdpKeySecretOption    = setting.New("wallets cdp api_key_secret", "CDP_API_KEY_SECRET", "")
+	cdpWalletSecretOption = setting.New("wallets cdp wallet_secret", "CDP_WALLET_SECRET", "")
 )
 
 // cdpCredentials resolves an API key of CDP, with a wallet secret or "".
 func cdpCredentials(keyID, keySecret, keySecretFile, walletSecret string) (*cdp.Credentials, error) {
-	id, err := cdpKeyIDOption.value(keyID)
+	id, err := cdpKeyIDOption.Value(keyID)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := cdpKeySecretOption.secret(keySecret, keySecretFile)
+	secret, err := cdpKeySecretOption.Secret(keySecret, keySecretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +138,13 @@ func (*CDPWallets) CaddyModule() caddy.ModuleInfo {
 // Provision resolves and checks the options.
 func (w *CDPWallets) Provision(caddy.Context) (err error) {
 	err = cmp.Or(
-		set(&w.url, option{"wallets cdp url", "PURSER_CDP_URL", cdp.DefaultURL}.url, w.URL),
-		set(&w.timeout, option{"wallets cdp timeout", "PURSER_SIGNER_TIMEOUT", ""}.duration, w.Timeout),
+		setting.Set(&w.url, setting.New("wallets cdp url", "PURSER_CDP_URL", cdp.DefaultURL).URL, w.URL),
+		setting.Set(&w.timeout, setting.New("wallets cdp timeout", "PURSER_SIGNER_TIMEOUT", "").Duration, w.Timeout),
 	)
 	if err != nil {
 		return err
 	}
-	secret, err := cdpWalletSecretOption.secret(w.WalletSecret, w.WalletSecretFile)
+	secret, err := cdpWalletSecretOption.Secret(w.WalletSecret, w.WalletSecretFile)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (w *CDPWallets) Provision(caddy.Context) (err error) {
 //	}
 func (w *CDPWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseModule(d, w, nil)
-	return orWrapped(d, err, cmp.Or(cdpKeySecretOption.isReference(w.APIKeySecret), cdpWalletSecretOption.isReference(w.WalletSecret)))
+	return orWrapped(d, err, cmp.Or(cdpKeySecretOption.IsReference(w.APIKeySecret), cdpWalletSecretOption.IsReference(w.WalletSecret)))
 }
 
 // Wallets returns the provider.

@@ -97,15 +97,29 @@ func validate(caddyfile string) error {
 	return caddy.Validate(&c)
 }
 
-// load runs a Caddyfile, replacing what runs, until the test ends.
+// load runs a Caddyfile, replacing what runs, until the test ends. When it returns, the configuration before takes no
+// connections any more: Caddy closes its listeners in the background.
 func load(t *testing.T, caddyfile string) error {
-	t.Helper()
 	config, err := adapt(caddyfile)
+	if err == nil {
+		config, err = withClosing(config)
+	}
 	if err != nil {
 		return err
 	}
+	before := listening()
 	t.Cleanup(func() { _ = caddy.Stop() })
-	return caddy.Load(config, true)
+	if err := caddy.Load(config, true); err != nil {
+		return err
+	}
+	for _, closed := range before {
+		select {
+		case <-closed:
+		case <-time.After(time.Minute):
+			return errors.New("the configuration before still listens")
+		}
+	}
+	return nil
 }
 
 // mustLoad loads a configuration. Caddy closes the listeners of one that failed before, or was
@@ -127,8 +141,8 @@ func mustLoad(t *testing.T, caddyfile string) {
 	}
 }
 
-// persistent sends a request again whose connection was closed before an answer. Caddy closes the listeners of the
-// configuration before in the background, and connections that wait there are reset.
+// persistent sends a request again whose connection was closed before an answer. Caddy closes the listeners of a
+// configuration that has failed in the background, and connections that wait there are reset.
 type persistent struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper, for requests without a body.
@@ -163,6 +177,7 @@ func (s *site) caddyfile() string {
 	return fmt.Sprintf(`{
 	admin off
 	persist_config off
+	skip_install_trust
 	storage file_system %s
 	log default {
 		level WARN
@@ -281,7 +296,7 @@ func mustCall(t *testing.T, want int, method, url, key, body string) (answer map
 func connected(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}
@@ -326,7 +341,7 @@ func payBody(amount int, requestURL string) string {
 // eventually polls until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

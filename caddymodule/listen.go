@@ -15,12 +15,13 @@ import (
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/routes"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
 
 // siteOption names one of several sites: see [App.Site].
-var siteOption = option{"site", "PURSER_SITE", ""}
+var siteOption = setting.New("site", "PURSER_SITE", "")
 
 // checkListeners refuses a purser that would run and listen nowhere, proxies that requests for other
 // hosts do not reach, and what strangers could use: a stand-in key, and open registration beside a proxy.
@@ -33,7 +34,7 @@ func (a *App) checkListeners() error {
 		}
 		proxies = append(proxies, p.listen()...)
 		if a.settings.standin && !p.loopback() {
-			return standinOption.errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
+			return standinOption.Errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
 				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", p.listen())
 		}
 		if there, open := routes.Have(p.server.Routes, p.CaddyModule().ID); there && !open {
@@ -44,7 +45,7 @@ func (a *App) checkListeners() error {
 		return fmt.Errorf("purser: %w", f)
 	}
 	if site := a.settings.site; !slices.ContainsFunc(a.doors, func(d door) bool { return d.isAt(site) }) && len(a.doors) > 0 {
-		return siteOption.errorf("none of purser's doors is at %q, but they are on %v", site, a.listens())
+		return siteOption.Errorf("none of purser's doors is at %q, but they are on %v", site, a.listens())
 	}
 	if len(a.listens()) == 0 {
 		return errors.New("purser: no server listens for purser_api, purser_proxy, purser_dashboard or a transport: is there a site with one " +

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // Listener is a listener wrapper for the sites of purser's doors. It bounds open connections, see
@@ -33,8 +34,8 @@ func (*Listener) CaddyModule() caddy.ModuleInfo {
 func (l *Listener) Provision(ctx caddy.Context) error {
 	var all, peer *int
 	err := cmp.Or(
-		set(&all, option{"listener purser max_connections", "PURSER_MAX_CONNECTIONS", "8192"}.count, l.MaxConnections),
-		set(&peer, option{"listener purser max_peer_connections", "PURSER_MAX_PEER_CONNECTIONS", "4096"}.count,
+		setting.Set(&all, setting.New("listener purser max_connections", "PURSER_MAX_CONNECTIONS", "8192").Count, l.MaxConnections),
+		setting.Set(&peer, setting.New("listener purser max_peer_connections", "PURSER_MAX_PEER_CONNECTIONS", "4096").Count,
 			l.MaxPeerConnections),
 	)
 	if err != nil {

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -10,9 +11,40 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/internal/conns"
 )
+
+// watched is a handler that keeps the contexts of requests in watchedFor.
+type watched struct{}
+
+// watchedFor has the contexts by the addresses of clients.
+var watchedFor sync.Map
+
+func (watched) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.test_watched", New: func() caddy.Module { return new(watched) }}
+}
+
+func (watched) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	watchedFor.Store(r.RemoteAddr, r.Context())
+	return next.ServeHTTP(w, r)
+}
+
+// seenLeaving reports whether purser can see that the client of a connection has left.
+func seenLeaving(c net.Conn) bool {
+	at, ok := watchedFor.Load(c.LocalAddr().String())
+	if !ok {
+		return false
+	}
+	ctx := at.(context.Context)
+	return ctx.Err() != nil || conns.Gone(ctx)
+}
 
 // At each door of the shipped configuration: a client that sent more than its request, and
 // then left, is seen leaving, so that its repeat is no purchase of its own.
@@ -42,10 +74,13 @@ func testDoorsSeeClientsLeave(t *testing.T, config, ahead string) {
 	sidecar := shippedSidecar(t)
 	port := freePort(t)
 	t.Setenv("PURSER_PORT", fmt.Sprint(port))
-	mustLoad(t, config)
+	mustLoad(t, strings.ReplaceAll(config, "\troute {", "\troute {\n\t\ttest_watched"))
 	at := fmt.Sprintf("127.0.0.1:%d", port)
 
 	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
+	defer close(goOn)
+	settle := sync.OnceFunc(func() { close(f.hold) })
+	defer settle()
 	v.delivers(func(w http.ResponseWriter, _ *http.Request, n int) {
 		arrived <- struct{}{}
 		<-goOn
@@ -90,7 +125,7 @@ func testDoorsSeeClientsLeave(t *testing.T, config, ahead string) {
 		_, _ = io.WriteString(first, ahead) // in a packet of its own
 		time.Sleep(50 * time.Millisecond)
 		_ = first.Close()
-		time.Sleep(300 * time.Millisecond) // until it is seen leaving
+		eventually(t, name+": the client is seen leaving", func() bool { return seenLeaving(first) })
 		again := open()
 		time.Sleep(300 * time.Millisecond)
 		if n := payments(); n != 1 {
@@ -98,10 +133,9 @@ func testDoorsSeeClientsLeave(t *testing.T, config, ahead string) {
 		}
 		_ = again.Close()
 		if name == "api" {
-			close(f.hold)
+			settle()
 		}
 	}
-	close(goOn)
 }
 
 func TestListenerBounds(t *testing.T) {

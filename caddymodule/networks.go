@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/tempo"
 	"github.com/purserpay/purser/x402"
@@ -31,8 +32,8 @@ type NetworkOptions struct {
 }
 
 var (
-	rpcURLOption  = option{"rpc_url", "PURSER_RPC_URL", ""}
-	rpcURL2Option = option{"rpc_url_2", "PURSER_RPC_URL_2", ""}
+	rpcURLOption  = setting.New("rpc_url", "PURSER_RPC_URL", "")
+	rpcURL2Option = setting.New("rpc_url_2", "PURSER_RPC_URL_2", "")
 )
 
 // networkRPCs holds the RPCs of a network.
@@ -43,7 +44,7 @@ type rpcSetting struct{ url, variable string }
 
 // rpcVariable names a network's own RPC variable.
 func rpcVariable(network string) string {
-	return rpcURLOption.variable + "_" + strings.ToUpper(strings.ReplaceAll(network, "-", "_"))
+	return rpcURLOption.Variable + "_" + strings.ToUpper(strings.ReplaceAll(network, "-", "_"))
 }
 
 // resolveRPCs reads the RPCs of all networks that are paid on.
@@ -52,13 +53,13 @@ func (a *App) resolveRPCs(s *settings) error {
 	for i, n := range s.networks {
 		given := a.NetworkTable[n.Name]
 		of, variable := "network "+n.Name+" ", rpcVariable(n.Name)
-		first, second := option{name: of + rpcURLOption.name, variable: variable}, option{name: of + rpcURL2Option.name, variable: variable + "_2"}
+		first, second := setting.New(of+rpcURLOption.Name, variable, ""), setting.New(of+rpcURL2Option.Name, variable+"_2", "")
 		var r networkRPCs
 		var err error
-		if r.first, err = first.rpc(given.RPCURL, given.RPCURLFile); err != nil {
+		if r.first, err = rpcOf(first, given.RPCURL, given.RPCURLFile); err != nil {
 			return err
 		}
-		if r.second, err = second.rpc(given.RPCURL2, given.RPCURL2File); err != nil {
+		if r.second, err = rpcOf(second, given.RPCURL2, given.RPCURL2File); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -71,47 +72,47 @@ func (a *App) resolveRPCs(s *settings) error {
 	}
 	for name := range a.NetworkTable {
 		if _, paid := s.rpcs[name]; !paid {
-			return option{name: "network " + name}.errorf("it is not in networks (PURSER_NETWORKS)")
+			return setting.Named("network " + name).Errorf("it is not in networks (PURSER_NETWORKS)")
 		}
 	}
 	return nil
 }
 
 // orElse takes the RPC that an option for the first network sets. It is an error if both do.
-func (r *rpcSetting) orElse(o option, given, givenFile string) error {
-	general, err := o.rpc(given, givenFile)
+func (r *rpcSetting) orElse(o setting.Option, given, givenFile string) error {
+	general, err := rpcOf(o, given, givenFile)
 	switch {
 	case err != nil:
 		return err
 	case r.url == "":
 		*r = general
 	case general.url != "":
-		return o.errorf("%s is set as well: keep one", r.variable)
+		return o.Errorf("%s is set as well: keep one", r.variable)
 	}
 	return nil
 }
 
 func (r networkRPCs) check() error {
-	second := option{name: rpcURL2Option.name, variable: r.second.variable}
+	second := setting.New(rpcURL2Option.Name, r.second.variable, "")
 	switch {
 	case r.second.url == "":
 	case r.first.url == "":
-		return second.errorf("needs %s, which it has to agree with", r.first.variable)
+		return second.Errorf("needs %s, which it has to agree with", r.first.variable)
 	case r.second.url == r.first.url:
-		return second.errorf("is the same as %s, which agrees with itself always", r.first.variable)
+		return second.Errorf("is the same as %s, which agrees with itself always", r.first.variable)
 	}
 	return nil
 }
 
-// rpc is an option that is the URL of an RPC, or unset.
-func (o option) rpc(given, givenFile string) (rpcSetting, error) {
-	r := rpcSetting{variable: o.variable}
-	v, err := o.contents(o.valueOrFile(given, givenFile))
+// rpcOf reads an option that is the URL of an RPC, or unset.
+func rpcOf(o setting.Option, given, givenFile string) (rpcSetting, error) {
+	r := rpcSetting{variable: o.Variable}
+	v, err := o.Contents(o.ValueOrFile(given, givenFile))
 	if err != nil || v == "" {
 		return r, err
 	}
-	if _, err := chain.New(chain.Options{URL: v, Setting: o.variable}); err != nil {
-		return r, o.errorf("%w", err)
+	if _, err := chain.New(chain.Options{URL: v, Setting: o.Variable}); err != nil {
+		return r, o.Errorf("%w", err)
 	}
 	r.url = v
 	return r, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/notices"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -45,9 +46,9 @@ type NoticeOptions struct {
 }
 
 var (
-	webhooksOption      = option{"webhooks", "PURSER_WEBHOOKS", ""}
-	webhookSecretOption = option{"webhook_secret", "PURSER_WEBHOOK_SECRET", ""}
-	smtpOption          = option{"smtp_url", "PURSER_SMTP_URL", ""}
+	webhooksOption      = setting.New("webhooks", "PURSER_WEBHOOKS", "")
+	webhookSecretOption = setting.New("webhook_secret", "PURSER_WEBHOOK_SECRET", "")
+	smtpOption          = setting.New("smtp_url", "PURSER_SMTP_URL", "")
 )
 
 // noticeSettings are the resolved NoticeOptions.
@@ -58,45 +59,45 @@ type noticeSettings struct {
 
 // areReferences refuses secrets themselves in a configuration.
 func (o NoticeOptions) areReferences() error {
-	return cmp.Or(webhooksOption.isReference(o.Webhooks), webhookSecretOption.isReference(o.WebhookSecret), smtpOption.isReference(o.SMTPURL))
+	return cmp.Or(webhooksOption.IsReference(o.Webhooks), webhookSecretOption.IsReference(o.WebhookSecret), smtpOption.IsReference(o.SMTPURL))
 }
 
 // resolve reads the options. Its errors repeat no address and no secret.
 func (o NoticeOptions) resolve(s *settings) error {
 	t := noticeSettings{options: notices.Options{PublicURL: s.publicURL}}
-	urls, err := webhooksOption.secret(o.Webhooks, o.WebhooksFile)
+	urls, err := webhooksOption.Secret(o.Webhooks, o.WebhooksFile)
 	if err != nil {
 		return err
 	}
-	for _, raw := range split(urls) {
+	for _, raw := range setting.Split(urls) {
 		d, err := notices.ParseWebhook(raw)
 		if err != nil {
-			return webhooksOption.errorf("%w", err)
+			return webhooksOption.Errorf("%w", err)
 		}
 		t.options.Destinations = append(t.options.Destinations, d)
 	}
-	secret, err := webhookSecretOption.secret(o.WebhookSecret, o.WebhookSecretFile)
+	secret, err := webhookSecretOption.Secret(o.WebhookSecret, o.WebhookSecretFile)
 	if err != nil {
 		return err
 	}
-	if t.options.Signers, err = notices.ParseSecrets(split(secret)); err != nil {
-		return webhookSecretOption.errorf("%w", err)
+	if t.options.Signers, err = notices.ParseSecrets(setting.Split(secret)); err != nil {
+		return webhookSecretOption.Errorf("%w", err)
 	}
-	kindsOption := option{"webhook_kinds", "PURSER_WEBHOOK_KINDS", ""}
-	kinds, err := kindsOption.entries(o.WebhookKinds)
+	kindsOption := setting.New("webhook_kinds", "PURSER_WEBHOOK_KINDS", "")
+	kinds, err := kindsOption.Entries(o.WebhookKinds)
 	if err != nil {
 		return err
 	}
 	if t.options.Wants, err = notices.ParseKinds(kinds); err != nil {
-		return kindsOption.errorf("%w", err)
+		return kindsOption.Errorf("%w", err)
 	}
 	if err := o.resolveMail(&t); err != nil {
 		return err
 	}
-	if t.low, err = (option{"low_balance", "PURSER_LOW_BALANCE", ""}).cap(o.LowBalance); err != nil {
+	if t.low, err = setting.New("low_balance", "PURSER_LOW_BALANCE", "").Cap(o.LowBalance); err != nil {
 		return err
 	}
-	allow, err := option{"allow_addresses", "PURSER_ALLOW_ADDRESSES", ""}.list("")
+	allow, err := setting.New("allow_addresses", "PURSER_ALLOW_ADDRESSES", "").List("")
 	for _, cidr := range allow {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil { // the proxy complains of others
 			t.options.Guard.Allow = append(t.options.Guard.Allow, prefix.Masked())
@@ -107,15 +108,15 @@ func (o NoticeOptions) resolve(s *settings) error {
 }
 
 func (o NoticeOptions) resolveMail(t *noticeSettings) error {
-	server, err := smtpOption.secret(o.SMTPURL, o.SMTPURLFile)
+	server, err := smtpOption.Secret(o.SMTPURL, o.SMTPURLFile)
 	if err != nil {
 		return err
 	}
-	from, err := option{"mail_from", "PURSER_MAIL_FROM", ""}.value(o.MailFrom)
+	from, err := setting.New("mail_from", "PURSER_MAIL_FROM", "").Value(o.MailFrom)
 	if err != nil {
 		return err
 	}
-	to, err := option{"mail_to", "PURSER_MAIL_TO", ""}.value(o.MailTo)
+	to, err := setting.New("mail_to", "PURSER_MAIL_TO", "").Value(o.MailTo)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (o NoticeOptions) resolveMail(t *noticeSettings) error {
 	}
 	d, err := notices.ParseMail(server, from, to)
 	if err != nil {
-		return smtpOption.errorf("%w", err)
+		return smtpOption.Errorf("%w", err)
 	}
 	t.options.Destinations = append(t.options.Destinations, d)
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/leases"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/pay"
@@ -80,7 +81,7 @@ func (a *App) acquire(ctx context.Context) (*pooled, error) {
 		return nil, moved(dataDirOption, t.app.settings.dataDir, a.settings.dataDir)
 	}
 	if err := os.MkdirAll(a.settings.dataDir, dataDirMode); err != nil {
-		return nil, &storeError{dataDirOption.errorf("%w", err)}
+		return nil, &storeError{dataDirOption.Errorf("%w", err)}
 	}
 	place, err := a.store.Place(a.settings.dataDir)
 	if err != nil {
@@ -185,10 +186,10 @@ func (a *App) keys(b *books.Books) books.OperatorKeys {
 }
 
 // ensureKey makes the key that an option names known, with a wallet.
-func (a *App) ensureKey(b *books.Books, o option, secret, label string) (pay.Key, error) {
+func (a *App) ensureKey(b *books.Books, o setting.Option, secret, label string) (pay.Key, error) {
 	key, err := a.keys(b).Ensure(a.ctx, o.String(), secret, label)
 	if err != nil {
-		return pay.Key{}, o.errorf("%w", err)
+		return pay.Key{}, o.Errorf("%w", err)
 	}
 	return key, nil
 }
@@ -200,7 +201,7 @@ func (a *App) deploy(ctx context.Context, b *books.Books) error {
 		return err
 	}
 	if err := a.keys(b).Deploy(ctx, key); err != nil {
-		return keyOption.errorf("%w", err)
+		return keyOption.Errorf("%w", err)
 	}
 	return nil
 }

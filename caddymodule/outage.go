@@ -9,19 +9,21 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/reopen"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // onFailureOption says what a start does without a store. A Caddy of one's own has other sites, which do not need it.
-var onFailureOption = option{"on_failure", "PURSER_ON_FAILURE", "fail"}
+var onFailureOption = setting.New("on_failure", "PURSER_ON_FAILURE", "fail")
 
-// degrades is an option that is degrade and not fail.
-func (o option) degrades(given string) (bool, error) {
+// degrades reads onFailureOption: it is degrade and not fail.
+func degrades(given string) (bool, error) {
+	o := onFailureOption
 	if guest != nil {
-		o.unset = "degrade"
+		o.Unset = "degrade"
 	}
-	v, err := o.value(given)
+	v, err := o.Value(given)
 	if err == nil && v != "degrade" && v != "fail" {
-		err = o.errorf("%q is neither degrade nor fail", v)
+		err = o.Errorf("%q is neither degrade nor fail", v)
 	}
 	return v == "degrade", err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // OverloadOptions bound what is worked on at once, at each door by itself. A request that finds no
@@ -27,14 +28,14 @@ type OverloadOptions struct {
 
 // resolveOverload reads the bounds.
 func (a *App) resolveOverload(s *settings) error {
-	queued := option{"max_queued", "PURSER_MAX_QUEUED", ""}
+	queued := setting.New("max_queued", "PURSER_MAX_QUEUED", "")
 	err := cmp.Or(
-		set(&s.admission.Concurrent, option{"max_concurrent", "PURSER_MAX_CONCURRENT", ""}.most, a.MaxConcurrent),
-		set(&s.admission.Queued, queued.most, a.MaxQueued),
-		set(&s.admission.Wait, option{"max_wait", "PURSER_MAX_WAIT", ""}.duration, a.MaxWait),
+		setting.Set(&s.admission.Concurrent, setting.New("max_concurrent", "PURSER_MAX_CONCURRENT", "").Most, a.MaxConcurrent),
+		setting.Set(&s.admission.Queued, queued.Most, a.MaxQueued),
+		setting.Set(&s.admission.Wait, setting.New("max_wait", "PURSER_MAX_WAIT", "").Duration, a.MaxWait),
 	)
-	if err == nil && s.admission.Queued == unbounded {
-		err = queued.errorf("a queue needs a bound; max_concurrent off has none")
+	if err == nil && s.admission.Queued == setting.Unbounded {
+		err = queued.Errorf("a queue needs a bound; max_concurrent off has none")
 	}
 	return err
 }

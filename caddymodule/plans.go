@@ -5,9 +5,9 @@ package caddymodule
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 
 	"github.com/purserpay/purser/internal/options"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -26,7 +26,7 @@ type PlanOptions struct {
 
 // resolvePlans reads the table of plans, and whether there are any.
 func (a *App) resolvePlans(s *settings) error {
-	on, err := option{"plans", "PURSER_PLANS", "on"}.is(a.Plans, "on")
+	on, err := setting.New("plans", "PURSER_PLANS", "on").Is(a.Plans, "on")
 	if err != nil {
 		return err
 	}
@@ -35,17 +35,17 @@ func (a *App) resolvePlans(s *settings) error {
 		of := "plan " + given
 		name, err := pay.ParsePlan(given)
 		if err != nil {
-			return option{name: "plan"}.errorf("%w", err)
+			return setting.Named("plan").Errorf("%w", err)
 		}
 		if _, twice := s.plans[name]; twice {
-			return option{name: of}.errorf("%w", options.ErrTwice)
+			return setting.Named(of).Errorf("%w", options.ErrTwice)
 		}
 		p := pay.Plan{Name: name}
 		err = cmp.Or(
-			set(&p.Price, option{name: of + " price"}.value, o.Price),
-			set(&p.Keys, option{name: of + " keys"}.positive, o.Keys),
-			set(&p.Wallets, option{name: of + " wallets"}.positive, o.Wallets),
-			set(&p.Payments, option{name: of + " payments"}.positive, o.Payments),
+			setting.Set(&p.Price, setting.Named(of+" price").Value, o.Price),
+			setting.Set(&p.Keys, setting.Named(of+" keys").Positive, o.Keys),
+			setting.Set(&p.Wallets, setting.Named(of+" wallets").Positive, o.Wallets),
+			setting.Set(&p.Payments, setting.Named(of+" payments").Positive, o.Payments),
 		)
 		if err != nil {
 			return err
@@ -59,17 +59,4 @@ func (a *App) resolvePlans(s *settings) error {
 		return fmt.Errorf("purser: %w", err)
 	}
 	return nil
-}
-
-// positive is an option that is a positive number; 0 if it is not set.
-func (o option) positive(given string) (int, error) {
-	v, err := o.value(given)
-	if err != nil || v == "" {
-		return 0, err
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 {
-		return 0, o.errorf("%q is not a positive number", v)
-	}
-	return n, nil
 }

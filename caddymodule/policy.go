@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/policy"
 )
 
@@ -61,28 +62,28 @@ type BudgetOptions struct {
 }
 
 var (
-	dailyBudgetOption   = option{"daily_budget", "PURSER_DAILY_BUDGET", "10"}
-	monthlyBudgetOption = option{"monthly_budget", "PURSER_MONTHLY_BUDGET", ""}
+	dailyBudgetOption   = setting.New("daily_budget", "PURSER_DAILY_BUDGET", "10")
+	monthlyBudgetOption = setting.New("monthly_budget", "PURSER_MONTHLY_BUDGET", "")
 )
 
 // resolvePolicy reads the limits.
 func (a *App) resolvePolicy(s *settings) error {
 	o, p, daily := a.PolicyOptions, &s.policy, ""
 	err := cmp.Or(
-		set(&p.MaxPayment, option{"max_payment", "PURSER_MAX_PAYMENT", "1"}.cap, o.MaxPayment),
-		set(&p.HourlyBudget, option{"hourly_budget", "PURSER_HOURLY_BUDGET", ""}.cap, o.HourlyBudget),
-		set(&daily, dailyBudgetOption.given, o.DailyBudget),
-		set(&p.DailyBudget, dailyBudgetOption.cap, o.DailyBudget),
-		set(&p.WeeklyBudget, option{"weekly_budget", "PURSER_WEEKLY_BUDGET", ""}.cap, o.WeeklyBudget),
-		set(&p.MonthlyBudget, monthlyBudgetOption.cap, o.MonthlyBudget),
-		set(&p.PerMinute, option{"per_minute", "PURSER_PER_MINUTE", ""}.count, o.PerMinute),
-		set(&p.PriceGuard, option{"price_guard", "PURSER_PRICE_GUARD", ""}.count, o.PriceGuard),
-		set(&p.AllowHosts, option{name: "allow_hosts"}.entries, o.AllowHosts),
-		set(&p.DenyHosts, option{name: "deny_hosts"}.entries, o.DenyHosts),
-		set(&p.SignInHosts, option{"sign_in_hosts", "PURSER_SIGN_IN_HOSTS", ""}.entries, o.SignInHosts),
-		set(&p.AllowPayees, option{name: "allow_payees"}.addresses, o.AllowPayees),
-		set(&p.OfferSigners, option{"offer_signers", "PURSER_OFFER_SIGNERS", ""}.addresses, o.OfferSigners),
-		set(&p.DenyPayees, option{name: "deny_payees"}.addresses, o.DenyPayees),
+		setting.Set(&p.MaxPayment, setting.New("max_payment", "PURSER_MAX_PAYMENT", "1").Cap, o.MaxPayment),
+		setting.Set(&p.HourlyBudget, setting.New("hourly_budget", "PURSER_HOURLY_BUDGET", "").Cap, o.HourlyBudget),
+		setting.Set(&daily, dailyBudgetOption.Given, o.DailyBudget),
+		setting.Set(&p.DailyBudget, dailyBudgetOption.Cap, o.DailyBudget),
+		setting.Set(&p.WeeklyBudget, setting.New("weekly_budget", "PURSER_WEEKLY_BUDGET", "").Cap, o.WeeklyBudget),
+		setting.Set(&p.MonthlyBudget, monthlyBudgetOption.Cap, o.MonthlyBudget),
+		setting.Set(&p.PerMinute, setting.New("per_minute", "PURSER_PER_MINUTE", "").Count, o.PerMinute),
+		setting.Set(&p.PriceGuard, setting.New("price_guard", "PURSER_PRICE_GUARD", "").Count, o.PriceGuard),
+		setting.Set(&p.AllowHosts, setting.Named("allow_hosts").Entries, o.AllowHosts),
+		setting.Set(&p.DenyHosts, setting.Named("deny_hosts").Entries, o.DenyHosts),
+		setting.Set(&p.SignInHosts, setting.New("sign_in_hosts", "PURSER_SIGN_IN_HOSTS", "").Entries, o.SignInHosts),
+		setting.Set(&p.AllowPayees, setting.Named("allow_payees").Addresses, o.AllowPayees),
+		setting.Set(&p.OfferSigners, setting.New("offer_signers", "PURSER_OFFER_SIGNERS", "").Addresses, o.OfferSigners),
+		setting.Set(&p.DenyPayees, setting.Named("deny_payees").Addresses, o.DenyPayees),
 	)
 	if err != nil {
 		return err
@@ -110,14 +111,14 @@ func budgets(of string, given map[string]BudgetOptions) (map[string]policy.Budge
 		where := of + " " + name
 		var b policy.Budget
 		err := cmp.Or(
-			set(&b.MaxPayment, option{name: where + " max_payment"}.cap, o.MaxPayment),
-			set(&b.HourlyBudget, option{name: where + " hourly_budget"}.cap, o.HourlyBudget),
-			set(&b.DailyBudget, option{name: where + " daily_budget"}.cap, o.DailyBudget),
-			set(&b.WeeklyBudget, option{name: where + " weekly_budget"}.cap, o.WeeklyBudget),
-			set(&b.MonthlyBudget, option{name: where + " monthly_budget"}.cap, o.MonthlyBudget),
+			setting.Set(&b.MaxPayment, setting.Named(where+" max_payment").Cap, o.MaxPayment),
+			setting.Set(&b.HourlyBudget, setting.Named(where+" hourly_budget").Cap, o.HourlyBudget),
+			setting.Set(&b.DailyBudget, setting.Named(where+" daily_budget").Cap, o.DailyBudget),
+			setting.Set(&b.WeeklyBudget, setting.Named(where+" weekly_budget").Cap, o.WeeklyBudget),
+			setting.Set(&b.MonthlyBudget, setting.Named(where+" monthly_budget").Cap, o.MonthlyBudget),
 		)
 		if err == nil && b == (policy.Budget{}) {
-			err = option{name: where}.errorf("has no limit")
+			err = setting.Named(where).Errorf("has no limit")
 		}
 		if err != nil {
 			return nil, err

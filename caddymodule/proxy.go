@@ -15,6 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/exposure"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/tracing"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/protocol"
@@ -106,24 +107,24 @@ func (*Proxy) CaddyModule() caddy.ModuleInfo {
 func (h *Proxy) Provision(ctx caddy.Context) error {
 	err := cmp.Or(
 		h.resolveAddresses(),
-		set(&h.ports, option{"purser_proxy ports", "PURSER_PROXY_PORTS", ""}.ports, h.Ports),
-		set(&h.maxReplay, option{"purser_proxy max_replay", "PURSER_PROXY_MAX_REPLAY", ""}.size, h.MaxReplay),
-		set(&h.maxSpool, option{"purser_proxy max_spool", "PURSER_PROXY_MAX_SPOOL", ""}.sizeOrOff, h.MaxSpool),
-		set(&h.spoolDir, option{"purser_proxy spool_dir", "PURSER_PROXY_SPOOL_DIR", ""}.value, h.SpoolDir),
-		set(&h.failures, option{"purser_proxy max_failures", "PURSER_PROXY_MAX_FAILURES", ""}.most, h.MaxFailures),
-		set(&h.tunnels.all, option{"purser_proxy max_tunnels", "PURSER_PROXY_MAX_TUNNELS", ""}.bounded, h.MaxTunnels),
-		set(&h.tunnels.key, option{"purser_proxy max_key_tunnels", "PURSER_PROXY_MAX_KEY_TUNNELS", ""}.bounded,
+		setting.Set(&h.ports, setting.New("purser_proxy ports", "PURSER_PROXY_PORTS", "").Ports, h.Ports),
+		setting.Set(&h.maxReplay, setting.New("purser_proxy max_replay", "PURSER_PROXY_MAX_REPLAY", "").Size, h.MaxReplay),
+		setting.Set(&h.maxSpool, setting.New("purser_proxy max_spool", "PURSER_PROXY_MAX_SPOOL", "").SizeOrOff, h.MaxSpool),
+		setting.Set(&h.spoolDir, setting.New("purser_proxy spool_dir", "PURSER_PROXY_SPOOL_DIR", "").Value, h.SpoolDir),
+		setting.Set(&h.failures, setting.New("purser_proxy max_failures", "PURSER_PROXY_MAX_FAILURES", "").Most, h.MaxFailures),
+		setting.Set(&h.tunnels.all, setting.New("purser_proxy max_tunnels", "PURSER_PROXY_MAX_TUNNELS", "").Bounded, h.MaxTunnels),
+		setting.Set(&h.tunnels.key, setting.New("purser_proxy max_key_tunnels", "PURSER_PROXY_MAX_KEY_TUNNELS", "").Bounded,
 			h.MaxKeyTunnels),
-		set(&h.tunnels.peer, option{"purser_proxy max_peer_tunnels", "PURSER_PROXY_MAX_PEER_TUNNELS", ""}.bounded,
+		setting.Set(&h.tunnels.peer, setting.New("purser_proxy max_peer_tunnels", "PURSER_PROXY_MAX_PEER_TUNNELS", "").Bounded,
 			h.MaxPeerTunnels),
-		set(&h.requests, option{"purser_proxy max_key_requests", "PURSER_PROXY_MAX_KEY_REQUESTS", ""}.bounded,
+		setting.Set(&h.requests, setting.New("purser_proxy max_key_requests", "PURSER_PROXY_MAX_KEY_REQUESTS", "").Bounded,
 			h.MaxKeyRequests),
-		set(&h.AllowHTTP, option{name: "purser_proxy allow_http"}.all, h.AllowHTTP),
-		set(&h.ChallengeHeaders, option{name: "purser_proxy challenge_header"}.all, h.ChallengeHeaders),
+		setting.Set(&h.AllowHTTP, setting.Named("purser_proxy allow_http").All, h.AllowHTTP),
+		setting.Set(&h.ChallengeHeaders, setting.Named("purser_proxy challenge_header").All, h.ChallengeHeaders),
 		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h), h.provisionInside(ctx),
 	)
 	if err == nil {
-		err = set(&h.reach, h.resolveReach, h.roots)
+		err = setting.Set(&h.reach, h.resolveReach, h.roots)
 	}
 	if err == nil && h.server != nil {
 		unlearn(h.server, "h2", "h2c", "h3") // Caddy offers by ALPN what is left, and CONNECT by HTTP/2 would get a 505
@@ -133,47 +134,35 @@ func (h *Proxy) Provision(ctx caddy.Context) error {
 }
 
 func (h *Proxy) resolveAddresses() error {
-	allow := option{"purser_proxy allow_addresses", "PURSER_ALLOW_ADDRESSES", ""}
+	allow := setting.New("purser_proxy allow_addresses", "PURSER_ALLOW_ADDRESSES", "")
 	given := h.AllowAddresses
 	if len(given) == 0 {
 		given = []string{""} // the variable
 	}
 	for _, g := range given {
-		cidrs, err := allow.list(g)
+		cidrs, err := allow.List(g)
 		if err != nil {
 			return err
 		}
 		prefixes, err := guard.ParsePrefixes(cidrs...)
 		if err != nil {
-			return allow.errorf("%w", err)
+			return allow.Errorf("%w", err)
 		}
 		h.allow = append(h.allow, prefixes...)
 	}
 	h.resolve = map[string]netip.Addr{}
 	for name, to := range h.Resolve {
-		resolve := option{name: "purser_proxy resolve"}
-		if err := cmp.Or(set(&name, resolve.value, name), set(&to, resolve.value, to)); err != nil {
+		resolve := setting.Named("purser_proxy resolve")
+		if err := cmp.Or(setting.Set(&name, resolve.Value, name), setting.Set(&to, resolve.Value, to)); err != nil {
 			return err
 		}
 		ip, err := netip.ParseAddr(to)
 		if err != nil {
-			return resolve.errorf("%q is not an IP address", to)
+			return resolve.Errorf("%q is not an IP address", to)
 		}
 		h.resolve[name] = ip
 	}
 	return nil
-}
-
-func (o option) ports(given string) ([]guard.PortRange, error) {
-	names, err := o.list(given)
-	if err != nil {
-		return nil, err
-	}
-	ports, err := guard.ParsePorts(names...)
-	if err != nil {
-		return nil, o.errorf("%w", err)
-	}
-	return ports, nil
 }
 
 func (h *Proxy) open(t *tenant) error {

@@ -8,32 +8,33 @@ import (
 	"slices"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/proxy/forward"
 )
 
 // resolveInterception reads whose HTTPS is opened. Nothing of the authority is touched.
 func (h *Proxy) resolveInterception() error {
-	intercept, tunnel := option{"purser_proxy intercept", "PURSER_INTERCEPT", "*"}, option{name: "purser_proxy tunnel"}
-	hosts, err := intercept.all(h.Intercept)
+	intercept, tunnel := setting.New("purser_proxy intercept", "PURSER_INTERCEPT", "*"), setting.Named("purser_proxy tunnel")
+	hosts, err := intercept.All(h.Intercept)
 	if err != nil {
 		return err
 	}
-	if slices.Contains(hosts, off) {
+	if slices.Contains(hosts, setting.Off) {
 		if len(hosts) > 1 {
-			return intercept.errorf("either %s or hosts, not both", off)
+			return intercept.Errorf("either %s or hosts, not both", setting.Off)
 		}
 		return nil
 	}
 	on := new(forward.Interception)
 	if on.Hosts, err = guard.ParseHosts(hosts...); err != nil {
-		return intercept.errorf("%w", err)
+		return intercept.Errorf("%w", err)
 	}
-	except, err := tunnel.all(h.Tunnel)
+	except, err := tunnel.All(h.Tunnel)
 	if err != nil {
 		return err
 	}
 	if on.Except, err = guard.ParseHosts(except...); err != nil {
-		return tunnel.errorf("%w", err)
+		return tunnel.Errorf("%w", err)
 	}
 	h.interception = on
 	return nil
@@ -41,21 +42,21 @@ func (h *Proxy) resolveInterception() error {
 
 // resolveTrust reads the roots that upstreams are verified against.
 func (h *Proxy) resolveTrust() error {
-	trust := option{name: "purser_proxy trust"}
-	files, err := trust.all(h.Trust)
+	trust := setting.Named("purser_proxy trust")
+	files, err := trust.All(h.Trust)
 	if err != nil || len(files) == 0 {
 		return err
 	}
 	if h.roots, err = x509.SystemCertPool(); err != nil {
-		return trust.errorf("the system's roots: %w", err)
+		return trust.Errorf("the system's roots: %w", err)
 	}
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return trust.errorf("%w", err)
+			return trust.Errorf("%w", err)
 		}
 		if !h.roots.AppendCertsFromPEM(text) {
-			return trust.errorf("%s holds no certificate in PEM", path)
+			return trust.Errorf("%s holds no certificate in PEM", path)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/internal/options"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // insideRoute names the route of the requests inside, among the named routes of their server.
@@ -26,7 +27,7 @@ const insideRoute = "purser_proxy routes"
 // counts for its metrics. Requests of a site without any of these need no such server.
 func (h *Proxy) provisionInside(ctx caddy.Context) error {
 	if h.interception == nil && len(h.Routes) > 0 {
-		return option{"purser_proxy intercept", "PURSER_INTERCEPT", ""}.errorf("is off, so no request would come to the routes")
+		return setting.New("purser_proxy intercept", "PURSER_INTERCEPT", "").Errorf("is off, so no request would come to the routes")
 	}
 	if h.interception == nil || h.server == nil {
 		return nil

@@ -75,6 +75,8 @@ func (again) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func registerTestHandlers() {
 	caddy.RegisterModule(new(quota))
 	caddy.RegisterModule(new(again))
+	caddy.RegisterModule(new(closing))
+	caddy.RegisterModule(new(watched))
 	for name, parse := range map[string]httpcaddyfile.UnmarshalHandlerFunc{
 		"test_quota": func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 			q := &quota{}
@@ -82,6 +84,9 @@ func registerTestHandlers() {
 		},
 		"test_again": func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 			return again{}, again{}.UnmarshalCaddyfile(h.Dispenser)
+		},
+		"test_watched": func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+			return watched{}, parseModule(h.Dispenser, new(struct{}), nil)
 		},
 	} {
 		httpcaddyfile.RegisterHandlerDirective(name, parse)

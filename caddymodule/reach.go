@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // ReachOptions say what a proxy connects to, and how.
@@ -59,36 +60,36 @@ type reach struct {
 func (o ReachOptions) resolveReach(roots *x509.CertPool) (r reach, err error) {
 	on := func(name, unset string) func(string) (bool, error) {
 		return func(given string) (bool, error) {
-			return option{name: "purser_proxy " + name, unset: unset}.is(given, "on")
+			return setting.New("purser_proxy "+name, "", unset).Is(given, "on")
 		}
 	}
 	via := true
 	err = cmp.Or(
-		set(&r.hosts.Allow, option{name: "purser_proxy allow_hosts"}.hosts, o.AllowHosts),
-		set(&r.hosts.Deny, option{name: "purser_proxy deny_hosts"}.hosts, o.DenyHosts),
-		set(&r.report, on("report_only", off), o.ReportOnly),
-		set(&r.sites, on("own_sites", off), o.OwnSites),
-		set(&via, on("via", "on"), o.Via),
-		set(&r.timeout, option{name: "purser_proxy dial_timeout"}.duration, o.DialTimeout),
-		set(&r.resolver, option{name: "purser_proxy resolver"}.resolver, o.Resolver),
+		setting.Set(&r.hosts.Allow, setting.Named("purser_proxy allow_hosts").Hosts, o.AllowHosts),
+		setting.Set(&r.hosts.Deny, setting.Named("purser_proxy deny_hosts").Hosts, o.DenyHosts),
+		setting.Set(&r.report, on("report_only", setting.Off), o.ReportOnly),
+		setting.Set(&r.sites, on("own_sites", setting.Off), o.OwnSites),
+		setting.Set(&via, on("via", "on"), o.Via),
+		setting.Set(&r.timeout, setting.Named("purser_proxy dial_timeout").Duration, o.DialTimeout),
+		setting.Set(&r.resolver, setting.Named("purser_proxy resolver").Resolver, o.Resolver),
 	)
 	if err != nil {
 		return r, err
 	}
 	r.hideVia = !via
-	upstream, without := option{"purser_proxy upstream_proxy", "PURSER_UPSTREAM_PROXY", ""}, option{"purser_proxy no_proxy", "PURSER_NO_PROXY", ""}
+	upstream, without := setting.New("purser_proxy upstream_proxy", "PURSER_UPSTREAM_PROXY", ""), setting.New("purser_proxy no_proxy", "PURSER_NO_PROXY", "")
 	var proxyURL string
 	var direct []string
-	if err := cmp.Or(set(&proxyURL, upstream.value, o.UpstreamProxy), set(&direct, without.list, o.NoProxy)); err != nil || proxyURL == "" {
+	if err := cmp.Or(setting.Set(&proxyURL, upstream.Value, o.UpstreamProxy), setting.Set(&direct, without.List, o.NoProxy)); err != nil || proxyURL == "" {
 		return r, err
 	}
 	if strings.Contains(proxyURL, "@") { // it has a login
-		if err := upstream.isReference(o.UpstreamProxy); err != nil {
+		if err := upstream.IsReference(o.UpstreamProxy); err != nil {
 			return r, err
 		}
 	}
 	if r.parent, err = guard.ParseParent(proxyURL, strings.Join(direct, ","), roots); err != nil {
-		err = upstream.errorf("%w", err)
+		err = upstream.Errorf("%w", err)
 	}
 	return r, err
 }
@@ -100,30 +101,4 @@ func (r reach) options(log func(host string)) guard.Options {
 		hosts.Report = guard.Once(log)
 	}
 	return guard.Options{Reach: hosts, Parent: r.parent, Timeout: r.timeout, Resolver: r.resolver}
-}
-
-// hosts is an option that is a list of hosts.
-func (o option) hosts(given []string) (guard.Hosts, error) {
-	entries, err := o.all(given)
-	if err != nil {
-		return guard.Hosts{}, err
-	}
-	hosts, err := guard.ParseHosts(entries...)
-	if err != nil {
-		return guard.Hosts{}, o.errorf("%w", err)
-	}
-	return hosts, nil
-}
-
-// resolver is an option that is a DNS server; nil if it is not set.
-func (o option) resolver(given string) (*net.Resolver, error) {
-	v, err := o.value(given)
-	if err != nil || v == "" {
-		return nil, err
-	}
-	r, err := guard.ParseResolver(v)
-	if err != nil {
-		err = o.errorf("%w", err)
-	}
-	return r, err
 }

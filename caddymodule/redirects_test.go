@@ -41,7 +41,6 @@ func TestSidecarPaysOnceAlongRedirects(t *testing.T) {
 				to := newRequest(t, "GET", s.url()+way.path, nil)
 				var resp *http.Response
 				c := newClient(t)
-				c.Transport = persistent{c.Transport}
 				c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 				for n := range 3 {
 					var err error

@@ -8,6 +8,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/exposure"
+	"github.com/purserpay/purser/internal/setting"
 )
 
 // RegistrationOptions say who may make keys and be the operator, and how often payments of one key may fail.
@@ -33,16 +34,16 @@ type RegistrationOptions struct {
 
 // resolveRegistration reads who may make keys, and how often they may fail.
 func (a *App) resolveRegistration(s *settings) error {
-	open, err := option{"registration", "PURSER_REGISTRATION", "open"}.is(a.Registration, "open")
+	open, err := setting.New("registration", "PURSER_REGISTRATION", "open").Is(a.Registration, "open")
 	s.registrationClosed = !open
 	return cmp.Or(
-		err, set(&s.adminOverTCP, func(v string) (bool, error) {
-			return option{"admin_over_tcp", "PURSER_ADMIN_OVER_TCP", off}.is(v, "on")
+		err, setting.Set(&s.adminOverTCP, func(v string) (bool, error) {
+			return setting.New("admin_over_tcp", "PURSER_ADMIN_OVER_TCP", setting.Off).Is(v, "on")
 		}, a.AdminOverTCP),
-		set(&s.failures.PerMinute, option{"failures_per_minute", "PURSER_FAILURES_PER_MINUTE", ""}.most, a.FailuresPerMinute),
-		set(&s.failures.PerDay, option{"failures_per_day", "PURSER_FAILURES_PER_DAY", ""}.most, a.FailuresPerDay),
-		set(&s.failures.Quotes, option{"quotes_per_minute", "PURSER_QUOTES_PER_MINUTE", ""}.most, a.QuotesPerMinute),
-		set(&s.failures.ForNothing, option{"pause_host_after", "PURSER_PAUSE_HOST_AFTER", ""}.most, a.PauseHostAfter),
+		setting.Set(&s.failures.PerMinute, setting.New("failures_per_minute", "PURSER_FAILURES_PER_MINUTE", "").Most, a.FailuresPerMinute),
+		setting.Set(&s.failures.PerDay, setting.New("failures_per_day", "PURSER_FAILURES_PER_DAY", "").Most, a.FailuresPerDay),
+		setting.Set(&s.failures.Quotes, setting.New("quotes_per_minute", "PURSER_QUOTES_PER_MINUTE", "").Most, a.QuotesPerMinute),
+		setting.Set(&s.failures.ForNothing, setting.New("pause_host_after", "PURSER_PAUSE_HOST_AFTER", "").Most, a.PauseHostAfter),
 	)
 }
 

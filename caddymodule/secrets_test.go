@@ -192,7 +192,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	side, observed := freePort(t), freePort(t)
 	logged := filepath.Join(t.TempDir(), "log")
 	s.route = "tracing\n\t\tpurser_proxy {\n\t\t\tallow_http api.purser.test\n\t\t\tresolve api.purser.test 127.0.0.1\n\t\t}\n\t\tpurser_api"
-	s.global = "events {\n\t\ton * purser_test\n\t}"
+	s.global, s.app = "events {\n\t\ton * purser_test\n\t}", "approval_wait 50ms"
 	_, filter, _ := strings.Cut(shipped(t), "(redacted) {")
 	filter, _, _ = strings.Cut("(redacted) {"+filter, "\n}\n")
 	text := replaceOnce(t, s.caddyfile(), "level WARN", "level DEBUG\n\t\timport redacted\n\t\toutput file "+logged)

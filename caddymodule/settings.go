@@ -7,12 +7,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
@@ -21,11 +21,11 @@ import (
 
 // Options that are named in more than one place (docs/design/surfaces.md).
 var (
-	dataDirOption        = option{"data_dir", "PURSER_DATA_DIR", "./purser-data"}
-	internalSecretOption = option{"internal_secret", "PURSER_INTERNAL_SECRET", ""}
-	masterKeyOption      = option{"master_key", "PURSER_MASTER_KEY", ""}
-	keyOption            = option{"key", "PURSER_KEY", ""}
-	standinOption        = option{"standin", "PURSER_STANDIN", off}
+	dataDirOption        = setting.New("data_dir", "PURSER_DATA_DIR", "./purser-data")
+	internalSecretOption = setting.New("internal_secret", "PURSER_INTERNAL_SECRET", "")
+	masterKeyOption      = setting.New("master_key", "PURSER_MASTER_KEY", "")
+	keyOption            = setting.New("key", "PURSER_KEY", "")
+	standinOption        = setting.New("standin", "PURSER_STANDIN", setting.Off)
 )
 
 const (
@@ -76,17 +76,17 @@ func (a *App) resolve() (s settings, err error) {
 		return s, fmt.Errorf("purser: world: only %q can be asked for", boltstore.Sandbox)
 	}
 	err = cmp.Or(
-		a.resolveStore(&s), a.resolveKeys(&s), set(&s.degrades, onFailureOption.degrades, a.OnFailure),
-		set(&s.retain, option{"retain", "PURSER_RETAIN", off}.retain, a.Retain),
-		set(&s.answerTimeout, option{"answer_timeout", "PURSER_ANSWER_TIMEOUT", ""}.duration, a.AnswerTimeout),
-		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
-		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
-		set(&s.site, siteOption.value, a.Site),
-		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
-		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
-		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
-		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.some("scheme", x402.SchemeExact, x402.SchemeUpto), a.Schemes),
-		set(&s.rails, option{"rails", "PURSER_RAILS", strings.Join(pay.DefaultWays(), ",")}.some("rail", pay.DefaultWays()...), a.Rails),
+		a.resolveStore(&s), a.resolveKeys(&s), setting.Set(&s.degrades, degrades, a.OnFailure),
+		setting.Set(&s.retain, setting.New("retain", "PURSER_RETAIN", setting.Off).Retain, a.Retain),
+		setting.Set(&s.answerTimeout, setting.New("answer_timeout", "PURSER_ANSWER_TIMEOUT", "").Duration, a.AnswerTimeout),
+		setting.Set(&s.upgradeURL, setting.New("upgrade_url", "PURSER_UPGRADE_URL", "").URL, a.UpgradeURL),
+		setting.Set(&s.publicURL, setting.New("public_url", "PURSER_PUBLIC_URL", "").URL, a.PublicURL),
+		setting.Set(&s.site, siteOption.Value, a.Site),
+		setting.Set(&s.origins, setting.New("allowed_origins", "PURSER_ALLOWED_ORIGINS", "").List, a.AllowedOrigins),
+		setting.Set(&s.settlement, setting.New("settlement", "PURSER_SETTLEMENT", "").Settlement, a.Settlement),
+		setting.Set(&s.networks, setting.New("networks", "PURSER_NETWORKS", "base").Networks, a.Networks), a.resolveRPCs(&s),
+		setting.Set(&s.schemes, setting.New("schemes", "PURSER_SCHEMES", x402.SchemeExact).Some("scheme", x402.SchemeExact, x402.SchemeUpto), a.Schemes),
+		setting.Set(&s.rails, setting.New("rails", "PURSER_RAILS", strings.Join(pay.DefaultWays(), ",")).Some("rail", pay.DefaultWays()...), a.Rails),
 		a.resolvePolicy(&s), a.ApprovalOptions.resolve(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.NoticeOptions.resolve(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
 	)
 	if err != nil {
@@ -98,18 +98,18 @@ func (a *App) resolve() (s settings, err error) {
 func (a *App) resolveStore(s *settings) error {
 	dataDir := dataDirOption
 	if guest != nil {
-		dataDir.unset = guest.DataDir
+		dataDir.Unset = guest.DataDir
 	}
-	dir, err := dataDir.value(a.DataDir)
+	dir, err := dataDir.Value(a.DataDir)
 	if err != nil {
 		return err
 	}
 	if s.dataDir, err = filepath.Abs(dir); err != nil {
-		return dataDirOption.errorf("%w", err)
+		return dataDirOption.Errorf("%w", err)
 	}
-	value, path, err := masterKeyOption.secretOrFile(a.MasterKey, a.MasterKeyFile)
+	value, path, err := masterKeyOption.SecretOrFile(a.MasterKey, a.MasterKeyFile)
 	if err == nil && path != "" { // the key in it is checked when the store is opened
-		_, err = masterKeyOption.file().read(path)
+		_, err = masterKeyOption.File().Read(path)
 	}
 	if err != nil {
 		return err
@@ -118,9 +118,9 @@ func (a *App) resolveStore(s *settings) error {
 	s.masterKeyPlace = cmp.Or(path, generated)
 	if value != "" {
 		if _, err := vault.ParseMasterKey(value); err != nil {
-			return masterKeyOption.errorf("%w", err)
+			return masterKeyOption.Errorf("%w", err)
 		}
-		s.masterKeyPlace = masterKeyOption.variable
+		s.masterKeyPlace = masterKeyOption.Variable
 	}
 	if value == "" && path == "" {
 		s.masterKeyFile = generated
@@ -131,75 +131,14 @@ func (a *App) resolveStore(s *settings) error {
 }
 
 func (a *App) resolveKeys(s *settings) (err error) {
-	if s.internalSecret, err = internalSecretOption.secret(a.InternalSecret, a.InternalSecretFile); err != nil {
+	if s.internalSecret, err = internalSecretOption.Secret(a.InternalSecret, a.InternalSecretFile); err != nil {
 		return err
 	}
-	if s.key, err = keyOption.apiKey(a.Key, a.KeyFile); err != nil {
+	if s.key, err = keyOption.APIKey(a.Key, a.KeyFile); err != nil {
 		return err
 	}
-	if s.standin, err = standinOption.is(a.Standin, "loopback"); err == nil && s.standin && s.key == "" {
-		err = standinOption.errorf("loopback needs %s, the key that pays", keyOption.variable)
+	if s.standin, err = standinOption.Is(a.Standin, "loopback"); err == nil && s.standin && s.key == "" {
+		err = standinOption.Errorf("loopback needs %s, the key that pays", keyOption.Variable)
 	}
 	return err
-}
-
-// retain is an option that is a time for which payments are kept, or off, which is 0.
-func (o option) retain(given string) (time.Duration, error) {
-	if v, err := o.value(given); err != nil || v == off {
-		return 0, err
-	}
-	d, err := o.duration(given)
-	if err == nil && d < pay.MinRetain {
-		err = o.errorf("at least %dd, or off", pay.MinRetain/(24*time.Hour))
-	}
-	return d, err
-}
-
-func (o option) settlement(given string) (pay.Settlement, error) {
-	v, err := o.value(given)
-	if err != nil {
-		return "", err
-	}
-	s, err := pay.ParseSettlement(v, pay.SettlePayer)
-	if err != nil {
-		err = o.errorf("%q is neither %s nor %s", v, pay.SettlePayer, pay.SettleSeller)
-	}
-	return s, err
-}
-
-// some returns an option that lists some of these words. what names one of them.
-func (o option) some(what string, of ...string) func(given string) ([]string, error) {
-	return func(given string) ([]string, error) {
-		all, err := o.list(given)
-		for _, name := range all {
-			if !slices.Contains(of, name) {
-				return nil, o.errorf("unknown %s %q", what, name)
-			}
-		}
-		if err != nil || len(all) > 0 {
-			return all, err
-		}
-		return nil, o.errorf("no %s is named", what)
-	}
-}
-
-func (o option) networks(given string) (all []x402.Network, err error) {
-	names, err := o.list(given)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		n, ok := x402.NetworkByWire(name)
-		switch {
-		case !ok || n.Name != name:
-			return nil, o.errorf("unknown network %q", name)
-		case slices.ContainsFunc(all, func(o x402.Network) bool { return o.Name == name }):
-			return nil, o.errorf("%s is named twice", name)
-		}
-		all = append(all, n)
-	}
-	if len(all) == 0 {
-		return nil, o.errorf("no network is named")
-	}
-	return all, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
@@ -28,10 +29,10 @@ var (
 	keyPlaceholder = regexp.MustCompile(`^\{http\.(request\.header\.([^{}]+)|vars\.[^{}]+|auth\.user\.[^{}]+)\}$`)
 )
 
-// perRequest is an option in which the placeholders of requests stay.
-func (o option) perRequest(given string) (string, error) {
+// perRequest reads an option in which the placeholders of requests stay.
+func perRequest(o setting.Option, given string) (string, error) {
 	if !requestPlaceholder.MatchString(given) {
-		return o.value(given)
+		return o.Value(given)
 	}
 	v, err := caddy.NewReplacer().ReplaceFunc(given, func(name string, value any) (any, error) {
 		if stays := "{" + name + "}"; requestPlaceholder.MatchString(stays) {
@@ -43,7 +44,7 @@ func (o option) perRequest(given string) (string, error) {
 		err = environment.CheckReferences(given, v)
 	}
 	if err != nil {
-		return "", o.errorf("%w", err)
+		return "", o.Errorf("%w", err)
 	}
 	return strings.TrimSpace(v), nil
 }
@@ -51,16 +52,16 @@ func (o option) perRequest(given string) (string, error) {
 // resolveKey reads where the key of a door comes from: a secret, or a placeholder of requests.
 func (o DoorOptions) resolveKey(d *payingDoor) (err error) {
 	if !requestPlaceholder.MatchString(o.Key) {
-		d.secret, err = doorKeyOption.apiKey(o.Key, o.KeyFile)
+		d.secret, err = doorKeyOption.APIKey(o.Key, o.KeyFile)
 		return err
 	}
 	from := keyPlaceholder.FindStringSubmatch(o.Key)
 	switch {
 	case from == nil:
-		return doorKeyOption.errorf("%s: a key comes from a header, a variable or a login: {http.request.header.NAME}, {http.vars.NAME} "+
+		return doorKeyOption.Errorf("%s: a key comes from a header, a variable or a login: {http.request.header.NAME}, {http.vars.NAME} "+
 			"or {http.auth.user.NAME}", o.Key)
 	case o.KeyFile != "":
-		return doorKeyOption.errorf("%s is set as well: keep one", doorKeyOption.file())
+		return doorKeyOption.Errorf("%s is set as well: keep one", doorKeyOption.File())
 	}
 	d.keyFrom, d.keyHeader = o.Key, http.CanonicalHeaderKey(from[2])
 	return nil
@@ -118,7 +119,7 @@ func (h *Transport) hideKey() error {
 		return nil
 	}
 	if !veil(h.server, h.door.keyHeader) {
-		return doorKeyOption.errorf("%s: in a named route it would be in the server's logs", h.door.keyFrom)
+		return doorKeyOption.Errorf("%s: in a named route it would be in the server's logs", h.door.keyFrom)
 	}
 	return nil
 }

@@ -416,7 +416,7 @@ func (h *Transport) parse(d *caddyfile.Dispenser, more map[string]options.Field)
 		others[name] = func() error { return parseOption(d, field) }
 	}
 	err := parseModule(d, &h.DoorOptions, others)
-	return orWrapped(d, err, doorKeyOption.isReference(h.Key))
+	return orWrapped(d, err, doorKeyOption.IsReference(h.Key))
 }
 
 var (

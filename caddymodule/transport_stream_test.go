@@ -299,7 +299,6 @@ func TestRepeatAcrossAReload(t *testing.T) {
 			mustLoad(t, s.caddyfile())
 			payments := map[string]bool{}
 			c := newClient(t)
-			c.Transport = persistent{c.Transport}
 			for i := range 3 {
 				req := newRequest(t, "GET", s.url()+"/x", nil)
 				req.Header.Set("X-Stainless-Retry-Count", strconv.Itoa(i))

@@ -17,6 +17,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/options"
+	"github.com/purserpay/purser/internal/setting"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/proxy"
@@ -42,7 +43,7 @@ func (*Upstream) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.purser_upstream", New: func() caddy.Module { return new(Upstream) }}
 }
 
-var toOption = option{"purser_upstream to", "PURSER_UPSTREAM", ""}
+var toOption = setting.New("purser_upstream to", "PURSER_UPSTREAM", "")
 
 // Provision sets up the reverse proxy.
 func (h *Upstream) Provision(ctx caddy.Context) (err error) {
@@ -63,14 +64,14 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 	}
 	if h.to.Scheme == "https" && !h.Transport.TLSEnabled() {
 		if err := h.Transport.EnableTLS(new(reverseproxy.TLSConfig)); err != nil {
-			return toOption.errorf("%w", err)
+			return toOption.Errorf("%w", err)
 		}
 	}
 	if err := h.Transport.Provision(ctx); err != nil {
 		return err
 	}
 	if h.to.Scheme == "http" && h.Transport.TLSEnabled() {
-		return toOption.errorf("is an http:// URL, but options of TLS are set")
+		return toOption.Errorf("is an http:// URL, but options of TLS are set")
 	}
 	h.proxy = &reverseproxy.Handler{
 		Transport: h.Transport,
@@ -82,7 +83,7 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 
 // target is the upstream's URL, nil if there is none.
 func (h *Upstream) target() (*url.URL, error) {
-	v, err := toOption.value(h.To)
+	v, err := toOption.Value(h.To)
 	if err != nil || v == "" {
 		return nil, err
 	}
@@ -90,9 +91,9 @@ func (h *Upstream) target() (*url.URL, error) {
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || policy.CheckHost(u) != nil || strings.ContainsAny(u.Host, "{}"):
-		return nil, toOption.errorf("not an absolute http or https URL such as https://api.example.com")
+		return nil, toOption.Errorf("not an absolute http or https URL such as https://api.example.com")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, toOption.errorf("a URL with credentials, a query or a fragment cannot be used")
+		return nil, toOption.Errorf("a URL with credentials, a query or a fragment cannot be used")
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	return u, h.checkLoop(u)
@@ -105,7 +106,7 @@ func (h *Upstream) checkLoop(u *url.URL) error {
 		return err
 	}
 	if guard.OwnHost("", listeners...)(net.JoinHostPort(strings.ToLower(u.Hostname()), guard.PortOf(u))) {
-		return toOption.errorf("leads back to the site that it is for")
+		return toOption.Errorf("leads back to the site that it is for")
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (h *Upstream) Cleanup() error {
 // ServeHTTP answers every request.
 func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	if h.proxy == nil {
-		writeError(w, http.StatusServiceUnavailable, "No upstream is configured: set "+toOption.variable+" to the URL of the paid API")
+		writeError(w, http.StatusServiceUnavailable, "No upstream is configured: set "+toOption.Variable+" to the URL of the paid API")
 		return nil
 	}
 	if r.URL.IsAbs() || r.Method == http.MethodConnect && r.ProtoMajor == 1 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -21,8 +22,7 @@ func (w *world) getsNothing(k pay.Key, at string, status int) *pay.Payment {
 		w.t.Fatal(err)
 	}
 	a.Failed(&pay.Undelivered{Status: status})
-	a.Finish(true)
-	return a.Payment()
+	return paytest.Finish(w.t, w.payer, a)
 }
 
 // A payment that brought nothing is marked in both lists and on its page, has a filter and an export, and stands

@@ -343,8 +343,7 @@ func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Finish(true)
-	return a.Payment(), nil
+	return paytest.Finish(w.t, w.payer, a), nil
 }
 
 // clock stands still until it is set.

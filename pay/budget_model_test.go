@@ -338,7 +338,7 @@ func (m *budgets) end(rt *rapid.T) {
 
 // released waits for the release of a lease, which nothing else waits for: the model looks at rows.
 func (m *budgets) released(rt *rapid.T, id string) {
-	for deadline := time.Now().Add(5 * time.Second); m.payment(id).Lease.Owner != ""; time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(20 * time.Second); m.payment(id).Lease.Owner != ""; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			rt.Fatal("a lease was not released")
 		}

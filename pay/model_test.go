@@ -322,7 +322,7 @@ func (m *model) closeWant(paymentID string) {
 
 // settleDown waits until releases are written, so that the model's next step sees them.
 func (m *model) settleDown() {
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) {
 		if m.store.leases() == 0 {
 			return

@@ -236,7 +236,7 @@ func TestAPanicReleasesTheLease(t *testing.T) {
 		_, _ = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
 	}()
 	w.quiet()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := w.payer.Close(ctx); err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func (w *world) buy(url, amount, idem string, settles bool) (*pay.Payment, error
 
 // idle waits until nothing is held any more.
 func (w *world) idle() {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if w.store.leases() == 0 {
 			return
 		}

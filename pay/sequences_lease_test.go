@@ -186,7 +186,7 @@ func TestLongSendsDoNotStarveRecovery(t *testing.T) {
 // released waits until the payment's lease is released.
 func (w *world) released(id string) {
 	w.t.Helper()
-	for end := time.Now().Add(5 * time.Second); w.payment(id).Lease.Owner != ""; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); w.payment(id).Lease.Owner != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatal("the lease was not released")
 		}

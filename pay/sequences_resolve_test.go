@@ -25,7 +25,7 @@ func (w *world) leftOpen(url, idem string) (*pay.Payment, x402.Payload) {
 // resolve is an operator's word. An attempt lets go of its payment a moment after it has
 // released the lease.
 func (w *world) resolve(id string, as pay.State) (p *pay.Payment, err error) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p, err = w.payer.ResolvePayment(context.Background(), id, pay.Ruling{As: as, Reason: "seen on a statement", By: "ann"})
 		if !errors.Is(err, pay.ErrLeaseHeld) {
 			break

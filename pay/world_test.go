@@ -344,7 +344,7 @@ func newWorld(t testing.TB, change func(*pay.Options)) *world {
 // restart replaces the payer as a new process would, over the same store.
 func (w *world) restart() {
 	if w.payer != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := w.payer.Close(ctx); err != nil {
 			w.t.Fatal(err)

@@ -288,8 +288,7 @@ func (w *world) paysFor(secret, task, url string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.Finish(true)
-	return a.Payment().ID
+	return paytest.Finish(w.t, w.payer, a).ID
 }
 
 // eventually polls, because leases are released after the answer.

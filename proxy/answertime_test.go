@@ -40,22 +40,21 @@ func TestAnswerTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.pay.SendTimeout = 300 * time.Millisecond })
 	s := proxytest.NewSeller(t)
-	slowly := func(rw http.ResponseWriter, r *http.Request) bool {
-		if r.Header.Get("X-Slow") == "" {
-			return false
-		}
-		select {
-		case <-r.Context().Done():
+	slowly := func(r *http.Request) bool {
+		switch r.Header.Get("X-Slow") {
+		case "for ever":
+			<-r.Context().Done()
 			return true
-		case <-time.After(600 * time.Millisecond): // above the bound
-			return false
+		case "a while":
+			time.Sleep(600 * time.Millisecond) // above the bound
 		}
+		return false
 	}
 	s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case !strings.HasPrefix(r.URL.Path, "/un"):
 			s.WriteChallenge(rw, r, s.Price, "")
-		case slowly(rw, r):
+		case slowly(r):
 		default:
 			_ = http.NewResponseController(rw).Flush()
 			time.Sleep(600 * time.Millisecond)
@@ -63,28 +62,28 @@ func TestAnswerTimeout(t *testing.T) {
 		}
 	}
 	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
-		if !slowly(rw, r) {
+		if !slowly(r) {
 			s.Receipt(rw, n)
 			_, _ = rw.Write([]byte("bought"))
 		}
 	}
-	if a := w.get(s.URL+"/unpaid", "X-Slow", "1"); a.StatusCode != http.StatusGatewayTimeout || a.Problem(t).Reason != reasonTimeout {
+	if a := w.get(s.URL+"/unpaid", "X-Slow", "for ever"); a.StatusCode != http.StatusGatewayTimeout || a.Problem(t).Reason != reasonTimeout {
 		t.Errorf("%d %s", a.StatusCode, a.Text)
 	}
-	if a := w.get(s.URL + "/unpaid"); a.Text != "to its end" {
+	if a := proxytest.InTime(t, false, func() proxytest.Answer { return w.get(s.URL + "/unpaid") }); a.Text != "to its end" {
 		t.Errorf("an answer that began in time: %d %q", a.StatusCode, a.Text)
 	}
-	if a := w.get(s.URL+"/unpaid", "X-Slow", "1", "X-Stainless-Timeout", "10"); a.Text != "to its end" {
+	if a := w.get(s.URL+"/unpaid", "X-Slow", "a while", "X-Stainless-Timeout", "60"); a.Text != "to its end" {
 		t.Errorf("a client that waits longer: %d %q", a.StatusCode, a.Text)
 	}
-	if a := w.get(s.URL+"/waits", "X-Slow", "1", "Prefer", "wait=10"); a.Paid(t) == "" || a.Text != "bought" {
+	if a := w.get(s.URL+"/waits", "X-Slow", "a while", "Prefer", "wait=60"); a.Paid(t) == "" || a.Text != "bought" {
 		t.Errorf("%d %q", a.StatusCode, a.Text)
 	}
-	a := w.get(s.URL+"/x", "X-Slow", "1")
+	a := proxytest.InTime(t, false, func() proxytest.Answer { return w.get(s.URL+"/x", "X-Slow", "for ever") })
 	if p := a.Problem(t); a.StatusCode != http.StatusGatewayTimeout || p.Reason != DeclinedOpen || p.Payment == nil {
 		t.Fatalf("%d %s", a.StatusCode, a.Text)
 	}
-	if b := w.get(s.URL + "/x"); b.Paid(t) != a.Header.Get(HeaderPayment) || b.Text != "bought" {
+	if b := w.get(s.URL+"/x", "Prefer", "wait=60"); b.Paid(t) != a.Header.Get(HeaderPayment) || b.Text != "bought" {
 		t.Errorf("%v %q", b.Header, b.Text)
 	}
 	if _, paid, distinct := s.Counts(); paid != 3 || distinct != 2 {

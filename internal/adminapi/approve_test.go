@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli/clitest"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 	"github.com/purserpay/purser/x402"
@@ -109,7 +110,7 @@ func (r *realWorld) permit2(task string) (*pay.Attempt, error) {
 		Key: r.key, Door: policy.DoorAPI, Settlement: pay.SettleSeller, Task: task, Challenge: c, URL: "https://api.example.com/x",
 	})
 	if err == nil {
-		a.Finish(true)
+		paytest.Finish(r.t, r.Payer, a)
 	}
 	return a, err
 }

@@ -129,7 +129,7 @@ func (w *world) pays(k pay.Key, settlement pay.Settlement, task string, amount i
 		Challenge: paytest.Challenge(w.t, url, fmt.Sprint(amount)), URL: url,
 	})
 	if err == nil {
-		a.Finish(true)
+		paytest.Finish(w.t, w.Payer, a)
 	}
 	return a, err
 }

@@ -62,6 +62,5 @@ func (w *world) buys(k pay.Key, url, amount string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.Finish(true)
-	return a.Payment().ID
+	return paytest.Finish(w.t, w.payer, a).ID
 }

@@ -109,7 +109,7 @@ func TestClientIsSeenLeaving(t *testing.T) {
 				if got != "/a" {
 					t.Errorf("left %s", got)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(20 * time.Second):
 				t.Fatal("not seen leaving")
 			}
 		})

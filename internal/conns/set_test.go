@@ -90,7 +90,7 @@ func TestQuietConnectionsMakeRoom(t *testing.T) {
 				t.Errorf("closed: taken %t, slow %t", closed(taken), closed(slow))
 			}
 			close(busy)
-			_ = slow.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = slow.SetDeadline(time.Now().Add(20 * time.Second))
 			if got := answered(t, bufio.NewReader(slow)); got != "ok" {
 				t.Errorf("the slow one got %q", got)
 			}

@@ -8,8 +8,8 @@ import (
 )
 
 // Settling returns a writer whose connection, once a handler has taken it over, is at rest when settle returns. The
-// handler has closed it by then. Without this, a copy that goes on behind the handler's back would use the connection
-// while a server that counts its bytes writes them into a log.
+// handler has closed it by then. Without this, a copy or a server of HTTP/2 that goes on behind the handler's back would
+// use the connection while a server that counts its bytes writes them into a log.
 func Settling(w http.ResponseWriter) (settled http.ResponseWriter, settle func()) {
 	s := &settling{ResponseWriter: w}
 	return s, func() {

@@ -10,7 +10,8 @@ import (
 )
 
 // contextual adds the payment and the trace of the context to log records, and makes texts of
-// others discreet.
+// others discreet. It keeps the context itself: Caddy's handler would look in it for fields of the request, and a
+// goroutine that outlives the request would read them while handlers add some.
 type contextual struct{ slog.Handler }
 
 // WithPayment returns a logger whose lines tell the payment and the trace of their context.
@@ -46,7 +47,7 @@ func (h contextual) Handle(ctx context.Context, r slog.Record) error {
 		r = r.Clone()
 		r.AddAttrs(adds...)
 	}
-	return h.Handler.Handle(ctx, r)
+	return h.Handler.Handle(context.Background(), r)
 }
 
 func (h contextual) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -66,6 +66,8 @@ var errClientGone = errors.New("the client has gone")
 // nothing is under way for the client any more. The requests inside dial the upstream: a refusal to
 // dial that cannot be foreseen here is told to them.
 func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
+	w, settle := conns.Settling(w)
+	defer settle() // HTTP/2's server writes and reads behind its own end
 	f.sessions.add(s)
 	defer f.sessions.remove(s)
 	defer s.wait()

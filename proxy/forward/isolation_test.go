@@ -64,30 +64,33 @@ func TestUpgradesAreTunnels(t *testing.T) {
 		}()
 	}))
 	t.Cleanup(up.Close)
-	w := newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.IdleTunnel = 1, 2*time.Second })
-	upgrade := func() (proxytest.Answer, net.Conn) {
+	of := func(idle time.Duration) *world {
+		return newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.IdleTunnel = 1, idle })
+	}
+	upgrade := func(w *world) (proxytest.Answer, net.Conn) {
 		a, c, _ := w.raw(fmt.Sprintf("GET %s/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\nProxy-Authorization: %s\n\n", up.URL, basic(w.Secret, "")), "CONNECT")
 		return a, c
 	}
-	a, conn := upgrade()
+	w := of(10 * time.Minute)
+	a, _ := upgrade(w)
 	if a.StatusCode != http.StatusSwitchingProtocols || w.forward.Tunnels() != 1 {
 		t.Fatalf("%d, %d tunnels", a.StatusCode, w.forward.Tunnels())
 	}
-	if b, _ := upgrade(); b.StatusCode != http.StatusServiceUnavailable || b.Header.Get(proxy.HeaderError) != reasonTunnels {
+	if b, _ := upgrade(w); b.StatusCode != http.StatusServiceUnavailable || b.Header.Get(proxy.HeaderError) != reasonTunnels {
 		t.Errorf("%d %v", b.StatusCode, b.Header)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("an idle one ends: %v", err)
-	}
-	proxytest.Eventually(t, "its place is free", func() bool { return w.forward.Tunnels() == 0 })
-
-	_, _ = upgrade()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := w.forward.Close(ctx); err == nil && w.forward.Tunnels() != 0 {
 		t.Error("closed with a tunnel open")
 	}
+
+	w = of(time.Second)
+	_, conn := upgrade(w)
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an idle one ends: %v", err)
+	}
+	proxytest.Eventually(t, "its place is free", func() bool { return w.forward.Tunnels() == 0 })
 }
 
 // Closing does not wait for a name that no server resolves.

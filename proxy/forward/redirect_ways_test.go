@@ -53,7 +53,7 @@ func (w *world) anotherNode(now pay.Clock) *http.Client {
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { p.ServeHTTP(rw, r, http.NotFoundHandler()) }))
 	w.T.Cleanup(func() {
 		server.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		_ = p.Close(ctx)
 	})

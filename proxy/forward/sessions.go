@@ -295,7 +295,7 @@ func (s *session) leave() {
 }
 
 // wait lets no more handlers in and waits for those that are at work: a payment that has
-// begun is brought to its end without its client. Behind it, no server reads the connection any more.
+// begun is brought to its end without its client. Behind it, no server serves the connection any more.
 func (s *session) wait() {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()

@@ -147,7 +147,7 @@ func TestFeatures(t *testing.T) {
 			w.seller.WriteChallenge(rw, r, w.seller.Price, "")
 		}
 		c := w.buyer()
-		c.Transport.(*http.Transport).ExpectContinueTimeout = 5 * time.Second
+		c.Transport.(*http.Transport).ExpectContinueTimeout = 20 * time.Second
 
 		r := proxytest.Request(t, "POST", w.shop("/trailers"), io.MultiReader(strings.NewReader("sent")), "TE", "trailers")
 		r.Trailer = http.Header{"X-Request-Sum": nil}

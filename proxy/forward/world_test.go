@@ -66,7 +66,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := w.forward.Close(ctx); err != nil {
 			t.Errorf("closing the proxy: %v", err)

@@ -96,6 +96,12 @@ var forbidden = []struct {
 		},
 	},
 	{
+		// The forms of options, below what has options.
+		[]string{"internal/setting"},
+		false,
+		[]string{module + "boltstore", module + "pgstore", module + "caddymodule", module + "payapi", module + "proxy", module + "dashboard"},
+	},
+	{
 		[]string{"internal/cli"},
 		false,
 		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "dashboard"},

@@ -73,6 +73,24 @@ func (w *World) NewKey(r books.KeyRequest) (key pay.Key, secret string) {
 	return key, secret
 }
 
+// Finish ends an attempt whose caller has its answer, and returns the payment once that is written.
+func Finish(t testing.TB, p *pay.Payer, a *pay.Attempt) *pay.Payment {
+	t.Helper()
+	a.Finish(true)
+	made := a.Payment()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		row, err := p.Payment(t.Context(), pay.Key{ID: made.KeyID}, made.ID)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case row.Lease.Owner == "":
+			return row
+		case time.Now().After(deadline):
+			t.Fatalf("the lease of %s is not released", made.ID)
+		}
+	}
+}
+
 // Challenge returns the challenge of a seller for an amount in the smallest unit of USDC on Base.
 func Challenge(t testing.TB, url, amount string) x402.Challenge {
 	t.Helper()
