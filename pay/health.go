@@ -38,7 +38,8 @@ type Health struct {
 // NetworkHealth tells how the RPCs of a network are. Both are as in Health, for one network.
 type NetworkHealth struct {
 	x402.Network
-	RPC, SecondRPC Probe
+	RPC, SecondRPC               Probe
+	RPCSetting, SecondRPCSetting string // the names of their settings
 }
 
 // Probe holds the state of a service that purser depends on.
@@ -197,7 +198,7 @@ func (p *Payer) probe(ctx context.Context) (all probes) {
 func (p *Payer) networkHealth(rpc, second Probe) []NetworkHealth {
 	list := make([]NetworkHealth, len(p.opts.Networks))
 	for i, n := range p.opts.Networks {
-		list[i] = NetworkHealth{n, rpc, second}
+		list[i] = NetworkHealth{n, rpc, second, p.opts.Names.of(SourceRPC, n.Name), p.opts.Names.of(SourceSecondRPC, n.Name)}
 	}
 	return list
 }

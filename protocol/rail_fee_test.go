@@ -37,7 +37,9 @@ func (c thicket) Authorize(ctx context.Context, a x402.Authorization, r x402.Req
 	return a, err
 }
 
-func (thicket) Payees(x402.Requirement) []x402.Address { return []x402.Address{gleaner} }
+func (thicket) Payees(x402.Requirement) []pay.Payee {
+	return []pay.Payee{{To: gleaner, Amount: money.New(1)}}
+}
 
 func (c thicket) Transfer(_ context.Context, a x402.Authorization, _ x402.Asset) (x402.Authorization, error) {
 	a.Height = c.meadow.tip() + cloverLasts
@@ -96,6 +98,37 @@ func TestRailWithFees(t *testing.T) {
 	}
 	if a, err := p.get(); err != nil || a.StatusCode != http.StatusOK { // the rest of the first fee is free again
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// What gas can cost counts in the bounds of what one payment takes, and its price alone where a person is asked. The
+// words name it.
+func TestRailWithFeesAndBounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limits policy.Policy
+		bound  uint64 // of the request
+		says   string
+	}{
+		"of a key":           {limits: policy.Policy{MaxPayment: most(t, "10069")}, says: "per-payment"},
+		"that fits":          {limits: policy.Policy{MaxPayment: most(t, "10070")}},
+		"of a request":       {bound: 10_069, says: "max-amount"},
+		"that fits, too":     {bound: 10_070},
+		"of a budget":        {limits: policy.Policy{DailyBudget: most(t, "10069")}, says: "daily-budget"},
+		"before asking":      {limits: policy.Policy{RequireApprovalAbove: most(t, "10000")}},
+		"that asks a person": {limits: policy.Policy{RequireApprovalAbove: most(t, "9999")}, says: "approval-needed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newThicket(t, &c.limits)
+			if c.bound > 0 {
+				p.bound = new(money.New(c.bound))
+			}
+			a, err := p.get()
+			if err != nil || a.Header.Get("Purser-Declined") != c.says || c.says != "" && !strings.Contains(a.Header.Get("Purser-Declined-Detail"), "0.00007 USDC") {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
 	}
 }
 

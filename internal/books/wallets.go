@@ -38,6 +38,9 @@ func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, import
 	if !slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network }) {
 		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + words.Truncate(network, 64)}
 	}
+	if err := pay.SignsFor(b.wallets, network); err != nil {
+		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: err.Error()}
+	}
 	if k.Revoked() {
 		return pay.Wallet{}, pay.ErrKeyRevoked // its money would be out of reach
 	}
