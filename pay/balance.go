@@ -176,7 +176,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age f
 		}
 		if err = p.CheckChain(ctx, c.network, c.asset); err == nil {
 			if have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address); err != nil {
-				p.identity.forget(c.asset) // health asks anew
+				p.identity.forget(c.network)
 			}
 		}
 		return have, err

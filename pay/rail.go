@@ -146,9 +146,16 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 	if _, short := rail.(Marking); short {
 		row.Authorization.Nonce = p.shortNonce(row.KeyID)
 	}
-	a, err := rail.Authorize(ctx, row.Authorization, req)
+	n := rail.Network()
+	asset, _ := n.Asset(req.Asset)
+	a := row.Authorization
+	err := p.CheckChain(ctx, n, asset) // only this RPC can tell what becomes of the payment
+	if err == nil {
+		a, err = rail.Authorize(ctx, a, req)
+	}
 	if err != nil {
 		p.log.WarnContext(ctx, "payment not authorized", "rail", row.Authorization.Rail.String(), "network", row.Terms.Network, "error", err)
+		p.identity.forget(n)
 		return &UnreadyError{row.Terms.Network, err}
 	}
 	row.Authorization, row.Bound = a, true

@@ -5,6 +5,7 @@ package trouble
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -233,7 +234,11 @@ func (s Sight) services(add func(Trouble)) {
 		add(t)
 	}
 	if failing(h.RPC) {
-		add(rpc(h, "The RPC does not answer as it should"+why(h.RPC)))
+		says := "The RPC does not answer as it should"
+		if missing(h) {
+			says = "A network has no RPC"
+		}
+		add(rpc(h, says+why(h.RPC)))
 	}
 	if failing(h.SecondRPC) {
 		add(Trouble{
@@ -256,6 +261,9 @@ func rpc(h pay.Health, says string) Trouble {
 		Code: "rpc", Effect: Soon, Says: says, Means: "Payments go on, without a look at balances.",
 		Do: "Look at the provider's status page and at your quota there, or set another one (" + settings(h, "PURSER_RPC_URL", firstOf) + ").", Page: "operating.md#purserrpcdown",
 	}
+	if missing(h) {
+		t.Do = "Set one (" + settings(h, "PURSER_RPC_URL", firstOf) + ")."
+	}
 	for _, n := range h.Networks {
 		if n.Rail != 0 && failing(n.RPC) {
 			t.Effect = Stops
@@ -264,6 +272,18 @@ func rpc(h pay.Health, says string) Trouble {
 	}
 	t.Means += " What became of an unclear payment stays unknown, and its money reserved."
 	return t
+}
+
+// missing reports whether networks without an RPC are all that fails.
+func missing(h pay.Health) bool {
+	found := false
+	for _, n := range h.Networks {
+		if failing(n.RPC) && !errors.Is(n.RPC.Err, pay.ErrUnwatched) {
+			return false
+		}
+		found = found || failing(n.RPC)
+	}
+	return found
 }
 
 func failing(p pay.Probe) bool { return p.Configured && !p.OK }

@@ -29,6 +29,11 @@ func network(name string) x402.Network {
 func TestFindNamesNetworks(t *testing.T) {
 	t.Parallel()
 	s, down := well(), pay.Probe{Configured: true, Err: errors.New("no route to host")}
+	s.Health.RPC = pay.Probe{Configured: true, Err: pay.ErrUnwatched}
+	s.Health.Networks = []pay.NetworkHealth{{Network: network("base"), RPC: s.Health.RPC, RPCSetting: "PURSER_RPC_URL"}}
+	if list := trouble.Find(s); len(list) != 1 || !strings.Contains(list[0].Says, "has no RPC") || !strings.Contains(list[0].Do, "Set one (PURSER_RPC_URL)") {
+		t.Errorf("%+v", list)
+	}
 	s.Health.RPC, s.Health.SecondRPC = down, down
 	s.Health.Networks = []pay.NetworkHealth{{Network: network("base")}, {
 		Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", SecondRPC: down, SecondRPCSetting: "PURSER_RPC_URL_TEMPO_2",
