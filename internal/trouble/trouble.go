@@ -164,10 +164,27 @@ func (s Sight) clock(add func(Trouble)) {
 		Code: "clock", Effect: Soon, Says: "The clock of " + cmp.Or(c.Whose, "purser") + " is wrong: " + ClockText(c),
 		Means: "Authorizations may be refused as expired, or as not yet valid.", Do: "Set the clock by NTP.", Page: "operating.md#purserclockwrong",
 	}
+	if source, behind := lags(c); behind {
+		t.Says = "The " + source + " is behind, and the clock of " + cmp.Or(c.Whose, "purser") + " is right: " + ClockText(c)
+		t.Means, t.Do = "Agents notice nothing. What became of payments stays unknown, and their money reserved.", "Set another RPC, if it stays."
+	}
 	if c.Stopped {
 		t.Effect, t.Means, t.Page = Stops, "Nothing new is signed, because it could be dead or live too long.", "operating.md#purserclockstopped"
 	}
 	add(t)
+}
+
+// lags reports whether the blocks of an RPC are old while its own clock agrees with ours, and nothing else differs.
+func lags(c pay.ClockState) (source string, behind bool) {
+	for _, s := range c.Sources {
+		switch late := s.BlockAhead > time.Minute/2; {
+		case s.Stops, s.Ahead.Abs() > time.Minute/2, s.BlockAhead < -time.Minute/2, late && !s.Known:
+			return "", false
+		case late:
+			source = strings.Replace(string(s.Source), "rpc", "RPC", 1)
+		}
+	}
+	return source, source != ""
 }
 
 // pausedHosts names the hosts that are paused for keys.
@@ -265,7 +282,7 @@ func rpc(h pay.Health, says string) Trouble {
 		t.Do = "Set one (" + settings(h, "PURSER_RPC_URL", firstOf) + ")."
 	}
 	for _, n := range h.Networks {
-		if n.Rail != 0 && failing(n.RPC) {
+		if n.Unready {
 			t.Effect = Stops
 			t.Means = "Nothing new is paid on " + n.Title + ". On other networks payments go on, without a look at balances where the RPC fails."
 		}

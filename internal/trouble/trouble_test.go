@@ -36,7 +36,7 @@ func TestFindNamesNetworks(t *testing.T) {
 	}
 	s.Health.RPC, s.Health.SecondRPC = down, down
 	s.Health.Networks = []pay.NetworkHealth{{Network: network("base")}, {
-		Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", SecondRPC: down, SecondRPCSetting: "PURSER_RPC_URL_TEMPO_2",
+		Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", Unready: true, SecondRPC: down, SecondRPCSetting: "PURSER_RPC_URL_TEMPO_2",
 	}}
 	list := trouble.Find(s)
 	if len(list) != 2 || !strings.Contains(list[0].Means, "paid on Tempo") || !strings.Contains(list[0].Do, "(PURSER_RPC_URL_TEMPO)") ||
@@ -81,9 +81,15 @@ func TestFind(t *testing.T) {
 			s.Health.RPC = down
 			s.Health.Networks = []pay.NetworkHealth{
 				{Network: network("base"), RPC: pay.Probe{Configured: true, OK: true}, RPCSetting: "PURSER_RPC_URL"},
-				{Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO"},
+				{Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", Unready: true},
 			}
 		}, "rpc stops", "no route", 1},
+		{"RPC that is behind", func(s *trouble.Sight) {
+			s.Health.Clock = pay.ClockState{Whose: "purser", Sources: []pay.SourceTime{{Source: pay.SourceRPC, Known: true, BlockKnown: true, BlockAhead: 4 * time.Minute}}}
+		}, "clock soon", "the clock of purser is right", 2},
+		{"RPC that is behind, or the clock", func(s *trouble.Sight) {
+			s.Health.Clock = pay.ClockState{Whose: "purser", Sources: []pay.SourceTime{{Source: pay.SourceRPC, BlockKnown: true, BlockAhead: 4 * time.Minute}}}
+		}, "clock soon", "is wrong", 2},
 		{"both RPCs and a payment", func(s *trouble.Sight) { s.Health.RPC, s.Health.SecondRPC, s.Unresolved = down, down, 2 }, "rpc soon, second-rpc soon, unresolved look", "no route", 2},
 		{"disk", func(s *trouble.Sight) { s.DiskFree, s.DiskLeast = bytes(150<<20), bytes(64<<20) }, "disk soon", "150 MiB", 2},
 		{"disk with room", func(s *trouble.Sight) { s.DiskFree, s.DiskLeast = bytes(1<<30), bytes(64<<20) }, "", "", 0},
