@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -153,6 +154,13 @@ func TestRailWithdraws(t *testing.T) {
 	order := treasury.Withdrawal{Wallet: wallets[0], To: to}
 	if _, err := treasury.Of(p.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallets[0], To: to, Sign: true}); err == nil {
 		t.Error("it is handed out")
+	}
+	if plan, err := treasury.Of(p.payer).PlanWithdrawal(t.Context(), order); err != nil || plan.Signs {
+		t.Errorf("the plan hands it out: %+v, %v", plan, err)
+	}
+	_, err = treasury.Of(p.payer).PlanAllowance(t.Context(), treasury.AllowanceOrder{Wallet: wallets[0], Amount: money.New(1)})
+	if input, is := errors.AsType[*pay.InputError](err); !is || !strings.Contains(input.Reason, "no such transactions") {
+		t.Errorf("an allowance for Permit2: %v", err)
 	}
 	out, err := treasury.Of(p.payer).Withdraw(t.Context(), order)
 	if err != nil || out.Payment.State != pay.Settled || out.Payment.Terms.Amount != money.New(1_000_000-mostFee) || out.Payment.Charged != money.New(1_000_000-mostFee+theFee) {
