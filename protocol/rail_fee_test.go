@@ -38,8 +38,8 @@ func (c thicket) Authorize(ctx context.Context, a x402.Authorization, r x402.Req
 	return a, err
 }
 
-func (thicket) Payees(x402.Requirement) []pay.Payee {
-	return []pay.Payee{{To: gleaner, Amount: money.New(1)}}
+func (c thicket) Payees(x402.Requirement) []pay.Payee {
+	return []pay.Payee{{To: gleaner, Amount: money.New(1 + c.meadow.gleans.Load())}}
 }
 
 func (c thicket) Transfer(_ context.Context, a x402.Authorization, _ x402.Asset) (x402.Authorization, error) {
@@ -139,6 +139,28 @@ func TestRailWithPayees(t *testing.T) {
 	p := newThicket(t, &policy.Policy{DenyPayees: []x402.Address{gleaner}})
 	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != "payees" {
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// A person approves who gets which part. The same price that is shared out otherwise is another purchase.
+func TestRailWithPayeesAndApprovals(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, &policy.Policy{RequireApprovalAbove: most(t, "9999")})
+	a, err := p.get()
+	if err != nil || !strings.Contains(a.Header.Get("Purser-Declined-Detail"), "of the price go 0.000001 USDC to "+gleaner.String()) {
+		t.Fatalf("%v, %v", a, err)
+	}
+	yes := pay.ApprovalAnswering{ID: a.Header.Get("Purser-Approval"), Answer: pay.Approved}
+	if _, err := p.payer.AnswerApproval(pay.WithActor(t.Context(), pay.Operator("ada")), yes); err != nil {
+		t.Fatal(err)
+	}
+	p.meadow.gleans.Store(9_000)
+	if a, err = p.get(); err != nil || a.Header.Get("Purser-Declined") != "approval-needed" || a.Header.Get("Purser-Approval") == yes.ID {
+		t.Errorf("shared out otherwise: %v, %v", a, err)
+	}
+	p.meadow.gleans.Store(0)
+	if a, err = p.get(); err != nil || a.StatusCode != http.StatusOK {
+		t.Errorf("as approved: %v, %v", a, err)
 	}
 }
 

@@ -111,6 +111,7 @@ type meadow struct {
 	behind uint64 // the RPC tells of a safe block so far behind the newest
 	stale  bool   // the RPC's newest block is old
 	fee    uint64 // that an account pays beside each transfer
+	gleans atomic.Uint64
 }
 
 type transfer struct {
