@@ -102,7 +102,7 @@ func TestRailWithFees(t *testing.T) {
 	}
 }
 
-// What gas can cost counts in the bounds of what one payment takes, and its price alone where a person is asked. The
+// The bounds of one payment count what gas can cost, and a person is asked by the price alone. The
 // words name it.
 func TestRailWithFeesAndBounds(t *testing.T) {
 	t.Parallel()
