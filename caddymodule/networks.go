@@ -121,8 +121,11 @@ func rpcOf(o setting.Option, given, givenFile string) (rpcSetting, error) {
 // warnOfRPCs tells what a network without an RPC lacks, and of RPCs that serve no network.
 func (a *App) warnOfRPCs() {
 	for _, n := range a.settings.networks {
-		if r := a.settings.rpcs[n.Name].first; r.url == "" {
-			a.log.Warn("no RPC ("+r.variable+"): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved",
+		switch r := a.settings.rpcs[n.Name].first; {
+		case r.url == "" && n.Rail != 0:
+			a.log.Warn("no RPC ("+r.variable+"): nothing is paid on this network", "network", n.Name)
+		case r.url == "":
+			a.log.Warn("no RPC ("+r.variable+"): balances are not checked before paying, sellers of MPP are not paid, and a payment whose outcome nobody tells stays unresolved",
 				"network", n.Name)
 		}
 	}

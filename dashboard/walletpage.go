@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -15,11 +16,12 @@ import (
 
 // walletHead holds what every page about one wallet shows.
 type walletHead struct {
-	ID, Name, Path, Address, Network, NetworkName, ProviderID string
-	KeyName, KeyPath                                          string
-	Created                                                   moment
-	PlayMoney                                                 bool
-	May                                                       permits
+	ID, Name, Path, Address, Network, NetworkName, Tokens, ProviderID string
+	KeyName, KeyPath                                                  string
+	Created                                                           moment
+	PlayMoney                                                         bool
+	GasByToken                                                        bool // the wallet pays gas in the token, where it pays any
+	May                                                               permits
 }
 
 func (d *dashboard) walletHead(v visit, w pay.Wallet, k pay.Key) walletHead {
@@ -27,6 +29,8 @@ func (d *dashboard) walletHead(v visit, w pay.Wallet, k pay.Key) walletHead {
 		ID: w.ID, Name: walletName(w), Path: walletPath(w.ID), Network: w.Network, NetworkName: networkName(w.Network), ProviderID: cut(w.ProviderID, maxTitle),
 		KeyName: label(k), KeyPath: keyPath(k.ID), Created: momentOf(w.Created, inText), PlayMoney: d.PlayMoney, May: v.permits(),
 	}
+	n, _ := x402.NetworkByWire(w.Network)
+	p.Tokens, p.GasByToken = cmp.Or(n.Tokens(), currency), n.Rail != 0
 	if w.Address != nil {
 		p.Address = w.Address.String()
 	}
@@ -35,19 +39,21 @@ func (d *dashboard) walletHead(v visit, w pay.Wallet, k pay.Key) walletHead {
 
 type walletPage struct {
 	walletHead
-	QR       *code
-	Copy     command
-	Fund     string // the amount of the code, as typed
-	FundSum  *amount
-	FundFail *wrong
-	Request  command  // the code's text, if it has an amount
-	Balance  *balance // nil: loaded later
-	Spend    walletSpend
-	Drawing  []link
-	Others   int       // keys that draw from it and that the visitor does not see
-	Deposits *deposits // nil: not asked for
-	Withdraw string    // path of the form; "" if the visitor may not
-	WhyNot   string    // why it cannot be used
+	QR      *code
+	Copy    command
+	Fund    string // the amount of the code, as typed
+	FundSum *amount
+	// FundToken is the token that the code asks for.
+	FundToken string
+	FundFail  *wrong
+	Request   command  // the code's text, if it has an amount
+	Balance   *balance // nil: loaded later
+	Spend     walletSpend
+	Drawing   []link
+	Others    int       // keys that draw from it and that the visitor does not see
+	Deposits  *deposits // nil: not asked for
+	Withdraw  string    // path of the form; "" if the visitor may not
+	WhyNot    string    // why it cannot be used
 }
 
 // walletSpend tells what left a wallet.
@@ -143,6 +149,7 @@ func (p *walletPage) fund(w pay.Wallet, typed string) {
 	}
 	text := transferRequest(n, *w.Address, amount)
 	p.QR, p.FundSum = qrCode(text), new(amountOf(amount, false, currency))
+	p.FundToken = n.Assets[0].Symbol
 	p.Request = command{ID: "request", Text: text, What: "the payment request"}
 }
 

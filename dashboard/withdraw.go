@@ -59,7 +59,7 @@ func (d *dashboard) withdrawForm(r *http.Request, v visit, w pay.Wallet, k pay.K
 
 func (d *dashboard) withdrawWith(ctx context.Context, v visit, w pay.Wallet, k pay.Key, status int, p withdrawPage) (answer, error) {
 	p.walletHead, p.WhyNot = d.walletHead(v, w, k), d.cannotSign(w)
-	if p.WhyNot == "" && !treasury.Of(d.Payer).SendsWithdrawals() {
+	if p.WhyNot == "" && !treasury.Of(d.Payer).SendsWithdrawals(w.Network) {
 		p.WhyNot = "This purser has no facilitator that sends a transfer to the chain. It can only sign one, for an account that pays the gas."
 		p.Command = command{ID: "sign-only", What: "the command that signs a transfer", Text: "purser wallets withdraw " + w.ID + " --to 0x… --all --sign-only"}
 	}
@@ -102,7 +102,7 @@ func (d *dashboard) orderWithdrawal(r *http.Request, v visit, w pay.Wallet, k pa
 	}
 	form := r.PostForm
 	p := withdrawPage{To: cut(strings.TrimSpace(form.Get("to")), 100), Amount: cut(strings.TrimSpace(form.Get("amount")), 100), All: form.Get("all") != ""}
-	if form.Get("do") == "edit" || d.cannotSign(w) != "" || !treasury.Of(d.Payer).SendsWithdrawals() {
+	if form.Get("do") == "edit" || d.cannotSign(w) != "" || !treasury.Of(d.Payer).SendsWithdrawals(w.Network) {
 		return d.withdrawWith(r.Context(), v, w, k, http.StatusOK, p)
 	}
 	what, wrongs := readWithdrawal(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/money"
@@ -200,6 +201,7 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 	case waited == nil && ask.Rule == "":
 		return nil
 	}
+	ask.Detail += b.New.more(b.Beside)
 	a, err := v.Approval(b.KeyID, ask.Purchase)
 	if err != nil {
 		return err
@@ -230,6 +232,21 @@ func (b *Begin) approve(v BeginView, j *judged) (err error) {
 	}
 	j.unapproved = &ask
 	return err
+}
+
+// more tells what the terms of a new payment do not: its other payees, and gas.
+func (p *Payment) more(beside []Payee) (text string) {
+	if len(beside) > 0 {
+		parts := make([]string, len(beside))
+		for i, one := range beside {
+			parts[i] = fmt.Sprintf("%s to %s", money.Text(one.Amount), one.To)
+		}
+		text = "; of the price go " + strings.Join(parts, ", ")
+	}
+	if gas := p.gas(); !gas.IsZero() {
+		text += fmt.Sprintf("; the wallet pays up to %s for gas beside the price", money.Text(gas))
+	}
+	return text
 }
 
 // changed tells that a seller asks for other terms than those that a person was asked about.
@@ -263,7 +280,7 @@ type paidHosts interface {
 // On REST the host is only the caller's word. There, a key without allowed payees needs an approval for
 // each payment.
 func asks(pol policy.Policy, v paidHosts, row *Payment) (rule, detail string, err error) {
-	price := row.Authorization.Value
+	price := row.Terms.Amount // gas is no price
 	if policy.Above(price, pol.RequireApprovalAbove) {
 		return RuleApprovalAbove, fmt.Sprintf("%s is above the %s that this key may pay without an approval", money.Text(price), money.Text(*pol.RequireApprovalAbove.Max())), nil
 	}

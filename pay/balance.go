@@ -89,12 +89,20 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) (Limit, err
 	l.Max, l.Since = &have.amount, have.moved
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
-		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send USDC to it", c.wallet.Address, holds, money.Text(have.amount)),
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s %s %s, less what is in open payments; send %s to it", c.wallet.Address, holds, c.amountText(have.amount), c.asset.Symbol),
 		again: func(ctx context.Context) bool {
 			return p.freed(ctx, c, c.balanceKey()) || p.moreThan(ctx, c, have) || c.others // whose choice sees what has come first
 		},
 	}
 	return l, nil
+}
+
+// amountText writes an amount of the asset, which it names where the network has several.
+func (c choice) amountText(a money.Amount) string {
+	if len(c.network.Assets) > 1 {
+		return money.Figure(a) + " " + c.asset.Symbol
+	}
+	return money.Text(a)
 }
 
 // short says why the wallet of a choice has too little for it, if that is certain and another offer could be paid. The
@@ -168,7 +176,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, rests rpcRests, age f
 		}
 		if err = p.CheckChain(ctx, c.network, c.asset); err == nil {
 			if have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address); err != nil {
-				p.identity.forget(c.asset) // health asks anew
+				p.identity.forget(c.network)
 			}
 		}
 		return have, err

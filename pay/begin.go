@@ -105,6 +105,8 @@ type Judgement struct {
 type Proposal struct {
 	// New is nil if the challenge cannot be paid at all.
 	New *Payment
+	// Beside lists the payees of New that its terms do not name.
+	Beside []Payee
 	// Limits lists the reservations of New beside Place and its spending. They are checked in order.
 	Limits []Limit
 	// WalletOwner is the key that owns New.WalletID. If the call's key may not use that wallet any

@@ -67,12 +67,14 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 	return check, ok && now.Before(check.until)
 }
 
-// forget drops a good check of an asset's RPC, which has failed since. A failed check stays for its time.
-func (c *chainIdentity) forget(a x402.Asset) {
+// forget drops good checks of a network's RPC, which has failed since: health asks anew. A failed check stays for its time.
+func (c *chainIdentity) forget(n x402.Network) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.checked[a.Address].err == nil {
-		delete(c.checked, a.Address)
+	for _, a := range n.Assets {
+		if c.checked[a.Address].err == nil {
+			delete(c.checked, a.Address)
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ const (
 	CodeNoFacilitator  ErrorCode = "no-facilitator"
 	CodeSilent         ErrorCode = "facilitator-silent" // *SilentError
 	CodeSigner         ErrorCode = "signer"             // *SignerError
+	CodeUnready        ErrorCode = "network-unready"    // *UnreadyError
 	CodeEnded          ErrorCode = "ended"              // the context of the call ended
 )
 
@@ -112,6 +113,7 @@ func (*ReconcilingError) ErrorCode() ErrorCode   { return CodeReconciling }
 func (*ClockError) ErrorCode() ErrorCode         { return CodeClock }
 func (*SignerError) ErrorCode() ErrorCode        { return CodeSigner }
 func (*SilentError) ErrorCode() ErrorCode        { return CodeSilent }
+func (*UnreadyError) ErrorCode() ErrorCode       { return CodeUnready }
 func (*UncancelableError) ErrorCode() ErrorCode  { return CodeUncancelable }
 
 // Code finds the code of an error. Why a payment failed, the code of [FailedError.Cause] says.

@@ -73,13 +73,13 @@ func Moment(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04
 // overBudget refuses a payment that would pass a budget, of which u.before is used.
 func overBudget(u budgetUse, row *Payment) error {
 	left, resets := u.most.SubSaturated(u.before), u.period.End(row.Created)
-	price := row.Authorization.Value
+	price, cost := row.Authorization.Value, row.cost()
 	u.with = u.before
 	if u.total != nil {
 		return &PolicyError{
 			Rule: u.rule,
 			Detail: fmt.Sprintf("%s would pass the total of %s%s since %s; %s left",
-				money.Text(price), money.Text(u.most), u.of, Moment(u.total.Begin), money.Figure(left)),
+				cost, money.Text(u.most), u.of, Moment(u.total.Begin), money.Figure(left)),
 			Figures: &Figures{Price: price, Limit: &u.most, Left: &left},
 			over:    &u,
 		}
@@ -87,7 +87,7 @@ func overBudget(u budgetUse, row *Payment) error {
 	return &PolicyError{
 		Rule: u.rule,
 		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",
-			money.Text(price), u.period.Word(), money.Text(u.most), u.of, money.Figure(left), endText(u.period, resets)),
+			cost, u.period.Word(), money.Text(u.most), u.of, money.Figure(left), endText(u.period, resets)),
 		Figures: &Figures{Price: price, Limit: &u.most, Left: &left, Resets: resets},
 		over:    &u,
 	}

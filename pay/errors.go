@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/purserpay/purser/internal/words"
 )
 
 // sentinel is an error that holds nothing but its code.
@@ -169,6 +171,18 @@ type SellerSettlesError struct {
 func (e *SellerSettlesError) Error() string {
 	return "the seller says that the authorization is used already: it settles payments itself"
 }
+
+// UnreadyError: a rail cannot make a payment at the moment. Its network's RPC does not answer, gas is too dear, or the
+// challenge ends too soon. Nothing was signed.
+type UnreadyError struct {
+	Network string // our name
+	Cause   error
+}
+
+func (e *UnreadyError) Error() string {
+	return "nothing new can be paid on " + e.Network + " at the moment: " + words.Truncate(e.Cause.Error(), 200)
+}
+func (e *UnreadyError) Unwrap() error { return e.Cause }
 
 // SpentError: the request was paid, and its payload is lost with the books that had it.
 type SpentError struct{ Payment *Payment }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +40,10 @@ type Health struct {
 // NetworkHealth tells how the RPCs of a network are. Both are as in Health, for one network.
 type NetworkHealth struct {
 	x402.Network
-	RPC, SecondRPC Probe
+	RPC, SecondRPC               Probe
+	RPCSetting, SecondRPCSetting string // the names of their settings
+	// Unready: nothing new can be paid, because payments are made with the RPC's help and it does not serve the network.
+	Unready bool
 }
 
 // Probe holds the state of a service that purser depends on.
@@ -178,7 +183,11 @@ func (p *Payer) probe(ctx context.Context) (all probes) {
 	for i := range all.networks {
 		n := &all.networks[i]
 		if p.opts.Chain != nil {
-			ask(&n.RPC, func(ctx context.Context) error { return p.checkNetwork(ctx, n.Network) })
+			ask(&n.RPC, func(ctx context.Context) error {
+				serves, err := p.checkNetwork(ctx, n.Network)
+				n.Unready = n.Rail != 0 && !serves
+				return err
+			})
 		}
 		if p.opts.Second != nil {
 			wg.Go(func() { n.SecondRPC = p.checkSecond(ctx, n.Network) })
@@ -197,7 +206,7 @@ func (p *Payer) probe(ctx context.Context) (all probes) {
 func (p *Payer) networkHealth(rpc, second Probe) []NetworkHealth {
 	list := make([]NetworkHealth, len(p.opts.Networks))
 	for i, n := range p.opts.Networks {
-		list[i] = NetworkHealth{n, rpc, second}
+		list[i] = NetworkHealth{n, rpc, second, p.opts.Names.of(SourceRPC, n.Name), p.opts.Names.of(SourceSecondRPC, n.Name), false}
 	}
 	return list
 }
@@ -210,17 +219,39 @@ func together(networks []NetworkHealth, of func(NetworkHealth) Probe) (sum Probe
 		sum.Configured = sum.Configured || one.Configured
 		errs = append(errs, one.Err)
 	}
-	sum.Err = errors.Join(errs...)
+	sum.Err = inOneLine(errs...)
 	sum.OK = sum.Configured && sum.Err == nil
 	return sum
 }
 
-// checkNetwork asks the RPC about a network.
-func (p *Payer) checkNetwork(ctx context.Context, n x402.Network) (err error) {
+// inOneLine joins errors; nil: there are none.
+func inOneLine(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	return joined(errs)
+}
+
+// joined holds one error or more.
+type joined []error
+
+func (j joined) Error() string {
+	texts := make([]string, len(j))
+	for i, err := range j {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (j joined) Unwrap() []error { return j }
+
+// checkNetwork asks the RPC about a network: whether it serves that, and what else is wrong.
+func (p *Payer) checkNetwork(ctx context.Context, n x402.Network) (serves bool, err error) {
 	if err = p.CheckChain(ctx, n, n.Assets[0]); err != nil {
 		err = fmt.Errorf("no evidence for %s: %w", n.Name, err)
 	}
-	return errors.Join(err, p.words.problem(rpcOf{SourceRPC, n.Name}, p.now()))
+	return err == nil, inOneLine(err, p.words.problem(rpcOf{SourceRPC, n.Name}, p.now()))
 }
 
 // checkSecond asks the second RPC of a network, if there is one, unless the first one does not serve
@@ -239,6 +270,6 @@ func (p *Payer) checkSecond(ctx context.Context, n x402.Network) Probe {
 	if err != nil {
 		err = fmt.Errorf("nothing can be void on %s: %w", n.Name, err)
 	}
-	err = errors.Join(err, p.words.problem(rpcOf{SourceSecondRPC, n.Name}, p.now()))
+	err = inOneLine(err, p.words.problem(rpcOf{SourceSecondRPC, n.Name}, p.now()))
 	return Probe{Configured: true, OK: err == nil, Err: err}
 }

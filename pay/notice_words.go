@@ -10,6 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/words"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/x402"
 )
 
 // The words of notices. Each says what happened, with amounts, key and host, and what to do next. The
@@ -252,15 +253,15 @@ func hostPausedNotice(name string, p *Payment, pause Pause) Notice {
 func unansweredMark(p *Payment) string { return "run/" + p.KeyID + "/" + p.Host }
 
 // lowMark names the notice of a wallet that is low. It is forgotten when the wallet has enough again.
-func lowMark(w Wallet, symbol string) string { return "low/" + w.ID + "/" + symbol }
+func lowMark(w Wallet, currency string) string { return "low/" + w.ID + "/" + currency }
 
 // lowBalanceNotice tells that a wallet has less than its mark.
-func lowBalanceNotice(name string, w Wallet, symbol string, have, mark money.Amount, at time.Time) Notice {
+func lowBalanceNotice(name string, w Wallet, n x402.Network, once string, have, mark money.Amount, at time.Time) Notice {
 	return Notice{
-		At: at, Kind: NoticeLowBalance, Once: lowMark(w, symbol), KeyID: w.KeyID, WalletID: w.ID,
+		At: at, Kind: NoticeLowBalance, Once: once, KeyID: w.KeyID, WalletID: w.ID,
 		Title: fmt.Sprintf("The wallet of key %s on %s is low: %s", name, w.Network, money.Text(have)),
 		Text: fmt.Sprintf("Key %s pays from the wallet %s on %s. It holds %s, which is less than %s. To refill it, send %s on %s to this address. purser tells this once, until the wallet has enough again.",
-			name, w.Address, w.Network, money.Text(have), money.Text(mark), money.Symbol, w.Network),
+			name, w.Address, w.Network, money.Text(have), money.Text(mark), n.Tokens(), w.Network),
 		Figures: map[string]string{"balance": money.Text(have), "mark": money.Text(mark), "network": w.Network, "address": w.Address.String()},
 	}
 }

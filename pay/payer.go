@@ -212,6 +212,11 @@ func New(o Options) (*Payer, error) {
 		}
 		nodes.Announce(terms)
 	}
+	for _, n := range o.Networks {
+		if err := SignsFor(o.Wallets, n.Name); err != nil {
+			o.Logger.Warn("nothing can be paid on a network: "+err.Error(), "network", n.Name)
+		}
+	}
 	return &Payer{
 		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,

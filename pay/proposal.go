@@ -63,8 +63,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
 		if declined = p.authorize(ctx, b.New, c.requirement); declined == nil {
-			b.holdAll()
+			declined = r.bears(b.New)
 		}
+		b.holdAll()
 	}
 	if declined != nil { // a repeat is served all the same
 		b.Declined, b.Proposal = declined, Proposal{}
@@ -74,7 +75,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		return nil, c, err
 	}
 	if b.Suspicion.Rule != "" && b.Approval == nil {
-		b.Approval = p.approvalFor(r, b.New)
+		b.Approval = p.approvalFor(r, c, b.New)
 	}
 	return b, c, nil
 }
@@ -149,21 +150,25 @@ func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol policy.Policy
 		balance,
 	)
 	limits = append(limits, p.allowanceLimit(c, id.Terms)...)
-	proposed := Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
+	proposed := Proposal{New: row, Beside: p.beside(c.requirement), Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
 	if proposed.Approved = r.Approved; pol.AsksSome() || r.Approved != nil {
-		proposed.Approval = p.approvalFor(r, row)
+		proposed.Approval = p.approvalFor(r, c, row)
 	}
 	return proposed
 }
 
-// approvalFor makes the row that asks a person about a new payment.
-func (p *Payer) approvalFor(r Request, row *Payment) *Approval {
+// approvalFor makes the row that asks a person about a new payment. It is the same for a seller that asks in another
+// protocol for the same money, and not for one that shares the money out in another way.
+func (p *Payer) approvalFor(r Request, c choice, row *Payment) *Approval {
+	// The identity has the client's URL. The one that is booked leads to the seller, and people see it.
+	of := []string{"approval", row.KeyID, string(row.Door), hex.EncodeToString(row.Identity[:]), row.RequestURL, row.IdempotencyKey, row.Terms.bought().String()}
+	for _, one := range p.beside(c.requirement) {
+		of = append(of, one.To.String(), one.Amount.String())
+	}
 	return &Approval{
 		ID: uuid.Must(uuid.NewV7()).String(), KeyID: row.KeyID, OrganizationID: row.OrganizationID, Door: row.Door, Task: row.Task,
 		Method: r.method(), Host: row.Host, URL: row.RequestURL, Terms: row.Terms, Currency: row.Currency,
-		// The identity has the client's URL. The one that is booked leads to the seller, and people see it.
-		Purchase: HashOf("approval", row.KeyID, string(row.Door), hex.EncodeToString(row.Identity[:]), row.RequestURL, row.IdempotencyKey, row.Terms.String()),
-		Created:  row.Created, Expires: row.Created.Add(p.opts.ApprovalExpiry),
+		Purchase: HashOf(of...), Created: row.Created, Expires: row.Created.Add(p.opts.ApprovalExpiry),
 	}
 }
 

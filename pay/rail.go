@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/purserpay/purser/internal/words"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -34,17 +34,43 @@ type Rail interface {
 
 // Payees is a further method of a [Rail] whose payments can have several payees. Each of them must pass the rules.
 type Payees interface {
-	// Payees returns those beside [x402.Requirement.PayTo].
-	Payees(r x402.Requirement) []x402.Address
+	// Payees returns those beside [x402.Requirement.PayTo], with their parts of the amount.
+	Payees(r x402.Requirement) []Payee
+}
+
+// Payee gets a part of a payment, in the asset's smallest unit.
+type Payee struct {
+	To     x402.Address
+	Amount money.Amount
 }
 
 // payees returns all that a requirement would pay.
 func (p *Payer) payees(req x402.Requirement) []x402.Address {
 	all := []x402.Address{req.PayTo}
-	if rail, several := p.other(req.Rail()).(Payees); several {
-		all = append(all, rail.Payees(req)...)
+	for _, one := range p.beside(req) {
+		all = append(all, one.To)
 	}
 	return all
+}
+
+// beside returns the payees beside the one that terms name.
+func (p *Payer) beside(req x402.Requirement) []Payee {
+	if rail, several := p.other(req.Rail()).(Payees); several {
+		return rail.Payees(req)
+	}
+	return nil
+}
+
+// gas returns the most that the wallet pays for gas beside the price.
+func (p *Payment) gas() money.Amount { return p.Authorization.Value.SubSaturated(p.Terms.Amount) }
+
+// cost writes the most that the payment takes.
+func (p *Payment) cost() string {
+	text := money.Text(p.Authorization.Value)
+	if gas := p.gas(); !gas.IsZero() {
+		text += ", with up to " + money.Text(gas) + " for gas,"
+	}
+	return text
 }
 
 // other returns the rail with a number, and nil for those of package x402 and unknown ones.
@@ -66,7 +92,11 @@ func (p *Payer) supports(req x402.Requirement) (x402.Asset, error) {
 	}
 	rail := p.other(req.Rail())
 	if rail == nil {
-		return x402.Asset{}, &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "purser has no " + req.Rail().String()}
+		detail := "purser has no " + req.Rail().String()
+		if n, ours := p.network(req.Network); ours && n.Rail == req.Rail() {
+			detail = p.needsRPC(n.Name)
+		}
+		return x402.Asset{}, &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: detail}
 	}
 	if err := rail.Takes(req); err != nil {
 		return x402.Asset{}, err
@@ -107,7 +137,7 @@ func (p *Payer) assetOf(row *Payment) (n x402.Network, a x402.Asset, err error) 
 }
 
 // authorize completes the authorization of a new payment on a rail that package x402 does not know, or says why the
-// rail cannot: *x402.UnsupportedError.
+// rail cannot: *UnreadyError.
 func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement) error {
 	rail := p.other(row.Authorization.Rail)
 	if rail == nil {
@@ -116,10 +146,17 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 	if _, short := rail.(Marking); short {
 		row.Authorization.Nonce = p.shortNonce(row.KeyID, p.orderMark(row.KeyID, row.IdempotencyKey))
 	}
-	a, err := rail.Authorize(ctx, row.Authorization, req)
+	n := rail.Network()
+	asset, _ := n.Asset(req.Asset)
+	a := row.Authorization
+	err := p.CheckChain(ctx, n, asset) // only this RPC can tell what becomes of the payment
+	if err == nil {
+		a, err = rail.Authorize(ctx, a, req)
+	}
 	if err != nil {
 		p.log.WarnContext(ctx, "payment not authorized", "rail", row.Authorization.Rail.String(), "network", row.Terms.Network, "error", err)
-		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it cannot be paid at the moment: " + words.Truncate(err.Error(), 200)}
+		p.identity.forget(n)
+		return &UnreadyError{row.Terms.Network, err}
 	}
 	row.Authorization, row.Bound = a, true
 	row.Check = p.nextCheck(row, row.Created)

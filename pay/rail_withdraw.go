@@ -30,7 +30,7 @@ func (p *Payer) withdrawing(n x402.Network) (Withdrawing, error) {
 }
 
 // transferBy completes the row of a withdrawal by a rail. The wallet pays for gas from the same asset, so an order of all
-// leaves that. The error is an *InputError, or says why the chain tells nothing.
+// leaves that. The error is an *InputError or an *UnreadyError.
 func transferBy(ctx context.Context, rail Withdrawing, number x402.Rail, row *Payment, asset x402.Asset, all bool) error {
 	row.Authorization.Rail, row.Bound = number, true
 	a, err := rail.Transfer(ctx, row.Authorization, asset)
@@ -44,7 +44,7 @@ func transferBy(ctx context.Context, rail Withdrawing, number x402.Rail, row *Pa
 		a, err = rail.Transfer(ctx, row.Authorization, asset)
 	}
 	if err != nil {
-		return fmt.Errorf("making a withdrawal: %w", err)
+		return &UnreadyError{row.Terms.Network, err}
 	}
 	row.Authorization = a
 	return nil

@@ -59,7 +59,9 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 	case p.rank(req) == len(p.opts.Ways) && (req.Way != "" || !rail.Other()):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "the way " + req.Named() + " is not enabled (PURSER_RAILS)"}
 	case (rail.Other() || req.Nonce != nil) && !p.watches(network):
-		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "it needs an RPC of the network (" + p.opts.Names.of(SourceRPC, network) + ")"}
+		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: p.needsRPC(network)}
+	case rail.Other() && SignsFor(p.opts.Wallets, network) != nil:
+		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: SignsFor(p.opts.Wallets, network).Error()}
 	case rail.Other(), req.Scheme == x402.SchemeCharge:
 		return nil
 	case !slices.Contains(p.opts.Schemes, req.Scheme):
@@ -73,6 +75,10 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 		}
 	}
 	return nil
+}
+
+func (p *Payer) needsRPC(network string) string {
+	return "purser pays it with an RPC of " + network + " only (" + p.opts.Names.of(SourceRPC, network) + ")"
 }
 
 // allowed checks that Permit2 may move what a payment takes. The allowance is remembered like a balance,

@@ -24,7 +24,24 @@ func refusedBy(rule, format string, args ...any) error {
 
 // refuses checks the row that is to be journaled by what will be signed.
 func refuses(pol policy.Policy, row *Payment) error {
-	return refusal(pol.Allows(row.Door, pol.Site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value), row.Authorization.Value)
+	return row.tooDear(pol.Allows(row.Door, pol.Site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value))
+}
+
+// tooDear turns what a policy says of all that a payment can take into an error; nil: it says nothing.
+func (p *Payment) tooDear(r *policy.Refusal) error {
+	if gas := p.gas(); r != nil && r.Limit != nil && !gas.IsZero() {
+		r.Detail += fmt.Sprintf("; up to %s of it are for gas, which the wallet pays beside the price", money.Text(gas))
+	}
+	return refusal(r, p.Authorization.Value)
+}
+
+// bears refuses a new payment that could take more than the request allows, because of gas.
+func (r Request) bears(row *Payment) error {
+	most := r.MaxAmount
+	if most == nil || row.Authorization.Value.Cmp(*most) <= 0 {
+		return nil
+	}
+	return row.tooDear(policy.TooDear("max-amount", row.Authorization.Value, policy.CapOf(*most), ", which the request itself sets"))
 }
 
 // refusal turns what a policy says of a price into an error; nil: it says nothing.

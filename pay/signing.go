@@ -100,6 +100,16 @@ func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signatur
 	return SignMessage(ctx, p.opts.Wallets, w, m)
 }
 
+// SignsFor says why the keys of a provider cannot pay on a network, by our name; nil: they can, or it has no keys.
+func SignsFor(by Wallets, network string) error {
+	n, _ := x402.NetworkByWire(network)
+	_, can := by.(BytesSigner)
+	if n.Rail == 0 || can {
+		return nil
+	}
+	return fmt.Errorf("payments on %s are transactions, and only wallets with keys of purser's own sign those (PURSER_WALLETS=local, and it is %s)", n.Title, by.Name())
+}
+
 // SignMessage has a wallet sign a message, and checks a signature from outside the process.
 func SignMessage(ctx context.Context, by Wallets, w Wallet, m Message) (x402.Signature, error) {
 	sign := by.Sign

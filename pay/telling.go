@@ -206,14 +206,44 @@ func (p *Payer) tellOnce(once string, u untold) {
 	}
 }
 
-// watchLow tells when a wallet has less than its mark, once until it has enough again.
+// watchLow tells when a wallet has less than its mark, once until it has enough again. have is what it has of an asset.
 func (p *Payer) watchLow(c choice, have money.Amount) {
 	mark := p.opts.Telling.LowBalance
-	// On a network with several assets, a low one says nothing.
-	if !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil || len(c.network.Assets) > 1 {
+	switch {
+	case !p.opts.Telling.On || mark == nil || c.wallet.ID == "" || c.wallet.Address == nil:
+	case len(c.network.Assets) > 1 && have.Cmp(*mark) < 0:
+		p.watchOthers(c, have)
+	default:
+		p.low(c, have, *mark)
+	}
+}
+
+// watchOthers adds what a wallet has of the other assets of its network. No payment waits for that.
+func (p *Payer) watchOthers(c choice, have money.Amount) {
+	if p.enter() != nil {
 		return
 	}
-	once, low := lowMark(c.wallet, c.asset.Symbol), have.Cmp(*mark) < 0
+	go func() {
+		defer p.background.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), balanceTime)
+		defer cancel()
+		for _, a := range c.network.Assets {
+			if a.Address == c.asset.Address {
+				continue
+			}
+			other, err := p.balanceSoon(ctx, choice{wallet: c.wallet, network: c.network, asset: a}, p.slowView, afreshToWatch)
+			if err != nil {
+				return // a later reading tells
+			}
+			have = have.AddSaturated(other.amount)
+		}
+		p.low(c, have, *p.opts.Telling.LowBalance)
+	}()
+}
+
+// low tells when what a wallet can spend falls below its mark.
+func (p *Payer) low(c choice, have, mark money.Amount) {
+	once, low := lowMark(c.wallet, c.asset.Currency()), have.Cmp(mark) < 0
 	t := &p.telling
 	t.mu.Lock()
 	was, known := t.low.Get(once)
@@ -222,9 +252,9 @@ func (p *Payer) watchLow(c choice, have money.Amount) {
 	switch {
 	case known && was == low:
 	case low:
-		mark, at := *mark, p.now()
+		at := p.now()
 		p.tellSoon([]untold{{keyID: c.wallet.KeyID, make: func(name string) Notice {
-			return lowBalanceNotice(name, c.wallet, c.asset.Symbol, have, mark, at)
+			return lowBalanceNotice(name, c.wallet, c.network, once, have, mark, at)
 		}}}, nil)
 	default:
 		p.tellSoon(nil, []string{once})

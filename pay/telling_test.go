@@ -2,6 +2,7 @@ package pay_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,29 @@ func TestTellingOfLowBalances(t *testing.T) {
 	w.restart()
 	look()
 	w.tells(pay.NoticeLowBalance, 2)
+}
+
+// Where a network has several tokens, what a wallet has of all of them counts.
+func TestTellingOfLowBalancesOfSeveralTokens(t *testing.T) {
+	t.Parallel()
+	base, _ := x402.NetworkByWire("base")
+	base.Assets = append(base.Assets, x402.Asset{Symbol: "USDx", Unit: "USDC", Decimals: 6, Address: x402.EVMAddress([20]byte{0xaa})})
+	mark := money.New(1_500_000_000) // the chain has two thirds of it of each token
+	w := newTelling(t, func(o *pay.Options) { o.Telling.LowBalance, o.Networks = &mark, []x402.Network{base} })
+	look := func() {
+		w.t.Helper()
+		w.chain.advance(time.Minute)
+		must(w.payer.WalletBalance(t.Context(), w.store.wallet()))
+	}
+	look()
+	w.tells(pay.NoticeLowBalance, 0)
+	mark = money.New(2_500_000_000)
+	w.restart()
+	look()
+	for deadline := time.Now().Add(10 * time.Second); len(w.notices(pay.NoticeLowBalance)) == 0 && time.Now().Before(deadline); {
+		runtime.Gosched() // no payment waits for the other balance
+	}
+	w.tells(pay.NoticeLowBalance, 1, "key test", "2000.00 USDC", "2500.00 USDC", "send USDC or USDx on base")
 }
 
 // Outcomes tell in the transaction that writes them.

@@ -168,6 +168,8 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		return http.StatusPaymentRequired, body, retry
 	case pay.CodeSigner:
 		return http.StatusServiceUnavailable, problem{Error: textUnavailable, Detail: as[*pay.SignerError](err).Error()}, retryStore
+	case pay.CodeUnready:
+		return http.StatusServiceUnavailable, problem{Error: textUnavailable, Detail: as[*pay.UnreadyError](err).Error()}, retryOpen
 	case pay.CodeReconciling, pay.CodeClock, pay.CodeUnavailable, pay.CodeCallerGone, pay.CodeEnded:
 		body := problem{Error: textUnavailable}
 		if creating {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,7 +38,9 @@ func (c thicket) Authorize(ctx context.Context, a x402.Authorization, r x402.Req
 	return a, err
 }
 
-func (thicket) Payees(x402.Requirement) []x402.Address { return []x402.Address{gleaner} }
+func (c thicket) Payees(x402.Requirement) []pay.Payee {
+	return []pay.Payee{{To: gleaner, Amount: money.New(1 + c.meadow.gleans.Load())}}
+}
 
 func (c thicket) Transfer(_ context.Context, a x402.Authorization, _ x402.Asset) (x402.Authorization, error) {
 	a.Height = c.meadow.tip() + cloverLasts
@@ -99,12 +102,65 @@ func TestRailWithFees(t *testing.T) {
 	}
 }
 
+// The bounds of one payment count what gas can cost, and a person is asked by the price alone. The
+// words name it.
+func TestRailWithFeesAndBounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limits policy.Policy
+		bound  uint64 // of the request
+		says   string
+	}{
+		"of a key":           {limits: policy.Policy{MaxPayment: most(t, "10069")}, says: "per-payment"},
+		"that fits":          {limits: policy.Policy{MaxPayment: most(t, "10070")}},
+		"of a request":       {bound: 10_069, says: "max-amount"},
+		"that fits, too":     {bound: 10_070},
+		"of a budget":        {limits: policy.Policy{DailyBudget: most(t, "10069")}, says: "daily-budget"},
+		"before asking":      {limits: policy.Policy{RequireApprovalAbove: most(t, "10000")}},
+		"that asks a person": {limits: policy.Policy{RequireApprovalAbove: most(t, "9999")}, says: "approval-needed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newThicket(t, &c.limits)
+			if c.bound > 0 {
+				p.bound = new(money.New(c.bound))
+			}
+			a, err := p.get()
+			if err != nil || a.Header.Get("Purser-Declined") != c.says || c.says != "" && !strings.Contains(a.Header.Get("Purser-Declined-Detail"), "0.00007 USDC") {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
+	}
+}
+
 // Each payee of a payment must be allowed.
 func TestRailWithPayees(t *testing.T) {
 	t.Parallel()
 	p := newThicket(t, &policy.Policy{DenyPayees: []x402.Address{gleaner}})
 	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != "payees" {
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// A person approves who gets which part. The same price that is shared out otherwise is another purchase.
+func TestRailWithPayeesAndApprovals(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, &policy.Policy{RequireApprovalAbove: most(t, "9999")})
+	a, err := p.get()
+	if err != nil || !strings.Contains(a.Header.Get("Purser-Declined-Detail"), "of the price go 0.000001 USDC to "+gleaner.String()) {
+		t.Fatalf("%v, %v", a, err)
+	}
+	yes := pay.ApprovalAnswering{ID: a.Header.Get("Purser-Approval"), Answer: pay.Approved}
+	if _, err := p.payer.AnswerApproval(pay.WithActor(t.Context(), pay.Operator("ada")), yes); err != nil {
+		t.Fatal(err)
+	}
+	p.meadow.gleans.Store(9_000)
+	if a, err = p.get(); err != nil || a.Header.Get("Purser-Declined") != "approval-needed" || a.Header.Get("Purser-Approval") == yes.ID {
+		t.Errorf("shared out otherwise: %v, %v", a, err)
+	}
+	p.meadow.gleans.Store(0)
+	if a, err = p.get(); err != nil || a.StatusCode != http.StatusOK {
+		t.Errorf("as approved: %v, %v", a, err)
 	}
 }
 
@@ -120,6 +176,13 @@ func TestRailWithdraws(t *testing.T) {
 	order := treasury.Withdrawal{Wallet: wallets[0], To: to}
 	if _, err := treasury.Of(p.payer).Withdraw(t.Context(), treasury.Withdrawal{Wallet: wallets[0], To: to, Sign: true}); err == nil {
 		t.Error("it is handed out")
+	}
+	if plan, err := treasury.Of(p.payer).PlanWithdrawal(t.Context(), order); err != nil || plan.Signs {
+		t.Errorf("the plan hands it out: %+v, %v", plan, err)
+	}
+	_, err = treasury.Of(p.payer).PlanAllowance(t.Context(), treasury.AllowanceOrder{Wallet: wallets[0], Amount: money.New(1)})
+	if input, is := errors.AsType[*pay.InputError](err); !is || !strings.Contains(input.Reason, "no such transactions") {
+		t.Errorf("an allowance for Permit2: %v", err)
 	}
 	out, err := treasury.Of(p.payer).Withdraw(t.Context(), order)
 	if err != nil || out.Payment.State != pay.Settled || out.Payment.Terms.Amount != money.New(1_000_000-mostFee) || out.Payment.Charged != money.New(1_000_000-mostFee+theFee) {

@@ -111,6 +111,7 @@ type meadow struct {
 	behind uint64 // the RPC tells of a safe block so far behind the newest
 	stale  bool   // the RPC's newest block is old
 	fee    uint64 // that an account pays beside each transfer
+	gleans atomic.Uint64
 }
 
 type transfer struct {
@@ -355,6 +356,7 @@ type pasture struct {
 	key    pay.Key
 	wallet string
 	door   *proxy.Transport
+	bound  *money.Amount // that requests set
 }
 
 func (p *pasture) now() time.Time { return time.Now().Add(time.Duration(p.skew.Load())) }
@@ -440,6 +442,7 @@ func (p *pasture) get() (proxytest.Answer, error) {
 	p.t.Helper()
 	call := proxy.NewCall(p.key, "", "")
 	r := proxytest.Request(p.t, http.MethodGet, p.farm.URL+"/eggs", nil)
+	call.MaxAmount = p.bound
 	resp, err := p.door.RoundTrip(r.WithContext(proxy.WithCall(p.t.Context(), call)))
 	answer, err := proxytest.Read(resp, err)
 	call.Finish(err == nil && answer.StatusCode == http.StatusOK)
@@ -504,7 +507,7 @@ func (p *pasture) paysOnce() {
 		p.t.Fatalf("%v %v, %d passes", a, err, p.farm.passes.Load())
 	}
 	p.released()
-	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != proxy.DeclinedUnsupported || a.Header.Get("Stile") == "" {
+	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != proxy.DeclinedUnready || a.Header.Get("Retry-After") == "" || a.Header.Get("Stile") == "" {
 		p.t.Errorf("bought while nothing can be authorized: %v %v", a, err)
 	}
 	row := p.looked(0)

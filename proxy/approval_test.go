@@ -16,7 +16,9 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/proxy/proxytest"
+	"github.com/purserpay/purser/x402"
 )
 
 // heldWorld has a key that needs approvals above half of the usual price.
@@ -25,14 +27,14 @@ type heldWorld struct {
 	store pay.Store
 }
 
-func newHeld(t *testing.T, wait time.Duration) *heldWorld {
+func newHeld(t *testing.T, wait time.Duration, change ...func(*setup)) *heldWorld {
 	t.Helper()
 	var store pay.Store
-	w := newWorld(t, func(s *setup) {
+	w := newWorld(t, append(change, func(s *setup) {
 		s.store = func(own pay.Store) pay.Store { store = own; return own }
 		s.pay.DefaultPolicy = policy.Policy{RequireApprovalAbove: policy.CapOf(money.New(5_000))}
 		s.pay.ApprovalWait, s.pay.NoPlans = wait, true
-	})
+	})...)
 	w.door = w.transport(nil, TransportOptions{PayOptions: PayOptions{Admission: admission.Options{Concurrent: 1, Queued: 200}}})
 	return &heldWorld{w, store}
 }
@@ -109,6 +111,33 @@ func TestHeldRequestIsPaidOnceApproved(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A seller that asks by x402 first, and by MPP when it is asked again, sells the same for the same money: a person is
+// asked once.
+func TestHeldRequestOfASellerThatChangesItsProtocol(t *testing.T) {
+	t.Parallel()
+	s := newCharges(t, func(s *charges) {
+		s.alter = func(h http.Header) {
+			if s.n == 1 {
+				h.Del(mpp.HeaderChallenge)
+				h.Set(x402.HeaderRequired, proxytest.V2Challenge("10000", s.URL+"/x", ""))
+			}
+		}
+	})
+	w := newHeld(t, time.Minute, func(o *setup) { o.pay.Chain = s.ledger })
+	call := w.start(proxytest.Request(t, "GET", s.URL+"/x", nil))
+	w.waiting(1)
+	asked := w.pending()[0]
+	w.answer(asked.ID, pay.Approved)
+	id := w.ended(call).Paid(t)
+	s.expect(1, 1, 1)
+	if used, err := w.store.Approval(t.Context(), asked.ID); err != nil || used.PaymentID != id || used.Terms.Scheme != x402.SchemeExact {
+		t.Errorf("the approval is %+v, %v", used, err)
+	}
+	if row := w.Payments()[0]; row.Terms.Scheme != x402.SchemeCharge {
+		t.Errorf("paid by %+v", row.Terms)
 	}
 }
 

@@ -62,6 +62,7 @@ const (
 	DeclinedUnsupported    = "unsupported"             // no network, scheme or asset that purser pays with
 	DeclinedTaken          = "challenge-taken"         // another payment has what the challenge chose to mark it
 	DeclinedInUse          = "authorization-in-use"    // the seller wants its payment in the Authorization that the request has
+	DeclinedUnready        = "network-unready"         // the network's RPC is needed to make the payment, and does not help
 	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on a network that purser pays on
 	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up

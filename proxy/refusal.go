@@ -236,8 +236,14 @@ func (t *Transport) explain(reason string, err error) Explanation {
 	if wait, _, is := pay.RetryAfter(err); is {
 		e.resets = t.now().Add(wait)
 	}
+	if reason == DeclinedUnready {
+		e.resets = t.now().Add(unreadyFor)
+	}
 	return e
 }
+
+// unreadyFor is when a client may ask again for what cannot be paid at the moment.
+const unreadyFor = 5 * time.Second
 
 // detailOf returns what an error has to say to the client; "" if its reason says it all.
 func detailOf(err error) string {
@@ -256,7 +262,7 @@ func detailOf(err error) string {
 	if _, text, is := pay.RetryAfter(err); is {
 		return text
 	}
-	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err), saying[unaskedError](err))
+	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.UnreadyError](err), saying[*pay.HeaderError](err), saying[unaskedError](err))
 }
 
 // saying returns the text of the error of a type that err wraps; "" if there is none.

@@ -90,13 +90,13 @@ func taken(r x402.Requirement) (offer, error) {
 }
 
 // Payees returns the payees beside the first one.
-func (*Rail) Payees(r x402.Requirement) (list []x402.Address) {
+func (*Rail) Payees(r x402.Requirement) (list []pay.Payee) {
 	o, err := readOffer(r.Raw)
 	if err != nil {
 		return nil
 	}
 	for _, t := range o.transfers[1:] {
-		list = append(list, t.To)
+		list = append(list, pay.Payee{To: t.To, Amount: t.Amount})
 	}
 	return list
 }

@@ -26,7 +26,7 @@ func paid(t *testing.T) (q pay.TraceQuery, logs []entry) {
 		t.Fatal(err)
 	}
 	from, to := chain.AddressTopic(key.Address()), chain.AddressTopic(r.PayTo)
-	other := chain.AddressTopic(tempo.NewRail(usual, nil).Payees(r)[0])
+	other := chain.AddressTopic(tempo.NewRail(usual, nil).Payees(r)[0].To)
 	fees := chain.AddressTopic(x402.EVMAddress([20]byte{0xfe, 0xec}))
 	return q, []entry{
 		{r.Asset, []string{chain.TopicTransfer, from, to}, 9_600},

@@ -59,6 +59,8 @@ func (t Treasury) broadcaster(ctx context.Context, w pay.Wallet) (*broadcast, er
 	switch b.network, ok = t.Network(w.Network); {
 	case !ok:
 		return nil, &pay.InputError{Field: "wallet", Reason: "its network " + w.Network + " is not configured"}
+	case b.network.Rail != 0:
+		return nil, &pay.InputError{Field: "wallet", Reason: "purser makes no such transactions on " + b.network.Title + ": Permit2 is not used there, and nothing can be canceled. What was signed dies within seconds"}
 	case w.Address == nil:
 		return nil, pay.ErrNoAddress
 	}

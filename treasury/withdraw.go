@@ -24,9 +24,12 @@ type Withdrawal struct {
 	Sign bool
 }
 
-// SendsWithdrawals reports whether purser has a facilitator that sends a withdrawal. Without one, it
+// SendsWithdrawals reports whether purser sends a withdrawal from a network itself, or has a facilitator that does. Without one, it
 // hands out the signed transfer.
-func (t Treasury) SendsWithdrawals() bool { return t.Facilitator != nil }
+func (t Treasury) SendsWithdrawals(network string) bool {
+	n, _ := t.Network(network)
+	return t.Facilitator != nil || n.Rail != 0
+}
 
 // Withdraw moves money out of a wallet: see [pay.Payer.Withdraw].
 func (t Treasury) Withdraw(ctx context.Context, w Withdrawal) (pay.Withdrawn, error) {
@@ -57,7 +60,7 @@ func (t Treasury) PlanWithdrawal(ctx context.Context, w Withdrawal) (WithdrawalP
 	if err != nil {
 		return WithdrawalPlan{}, err
 	}
-	plan := WithdrawalPlan{Signs: w.Sign || !t.SendsWithdrawals(), Valid: pay.MaxValidity}
+	plan := WithdrawalPlan{Signs: w.Sign || !t.SendsWithdrawals(w.Wallet.Network), Valid: pay.MaxValidity}
 	o.Draw = func(h pay.Holdings) (money.Amount, error) {
 		plan.Holdings = h
 		return w.draw(h)

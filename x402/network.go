@@ -150,6 +150,15 @@ var otherNames = []struct{ v1, v2 string }{
 // Currency returns the currency in which budgets and books count the token.
 func (a Asset) Currency() string { return cmp.Or(a.Unit, a.Symbol) }
 
+// Tokens names the tokens that payments on the network move: "USDC", or "USDC.e or pathUSD".
+func (n Network) Tokens() string {
+	symbols := make([]string, len(n.Assets))
+	for i, a := range n.Assets {
+		symbols[i] = a.Symbol
+	}
+	return strings.Join(symbols, " or ")
+}
+
 // Networks returns a copy of the pinned table.
 func Networks() []Network {
 	networks := slices.Clone(pinned)

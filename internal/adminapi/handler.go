@@ -296,6 +296,7 @@ var statuses = map[pay.ErrorCode]int{
 	pay.CodeLeaseLost:       http.StatusConflict,
 	pay.CodeTransaction:     http.StatusConflict,
 	pay.CodeChallenge:       http.StatusConflict,
+	pay.CodeUnready:         http.StatusServiceUnavailable,
 	pay.CodeKeyExists:       http.StatusConflict,
 	pay.CodeKeyLimit:        http.StatusConflict,
 	pay.CodeWalletLimit:     http.StatusConflict,

@@ -324,10 +324,10 @@ func createdKey(a books.Access) CreatedKey {
 // walletNetwork is the network of a new wallet: the first configured one unless another is asked for.
 func (p *Purser) walletNetwork(asked string) (string, error) {
 	if asked == "" {
-		return p.Networks[0].Name, nil
+		asked = p.Networks[0].Name
 	}
 	if !slices.ContainsFunc(p.Networks, func(n x402.Network) bool { return n.Name == asked }) {
 		return "", Errorf(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", asked)
 	}
-	return asked, nil
+	return asked, p.Books.CanHold(asked)
 }

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/testing/paytest"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/x402"
 )
 
 func TestKeysAndPolicies(t *testing.T) {
@@ -61,3 +65,30 @@ func TestKeysAndPolicies(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A signer outside the process signs no transactions of Tempo, so a wallet there is refused before there is one.
+func TestWalletsThatCannotPayAreRefused(t *testing.T) {
+	t.Parallel()
+	base, _ := x402.NetworkByWire("base")
+	tempo, _ := x402.NetworkByWire("tempo")
+	networks := []x402.Network{base, tempo}
+	made := paytest.NewWorld(t, pay.Options{Networks: networks, Wallets: signer.None{}})
+	k, _, err := made.Books.CreateKey(t.Context(), books.KeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = made.Books.CreateWallet(t.Context(), k, "tempo")
+	if input, is := errors.AsType[*pay.InputError](err); !is || input.Field != "network" || !strings.Contains(input.Reason, "PURSER_WALLETS=local") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := made.Books.CreateWallet(t.Context(), k, "base"); err != nil {
+		t.Error(err)
+	}
+	own := paytest.NewWorld(t, pay.Options{Networks: networks})
+	if k, _, err = own.Books.CreateKey(t.Context(), books.KeyRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := own.Books.CreateWallet(t.Context(), k, "tempo"); err != nil || w.Network != "tempo" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}

@@ -25,6 +25,14 @@ func (b *Books) CreateWalletIfHas(ctx context.Context, k pay.Key, network string
 	return b.addWallet(ctx, k, network, false, min(wallets+1, pay.UnclaimedWallets), b.wallets.Create)
 }
 
+// CanHold says why no wallet on a network could pay, whatever its key: *InputError.
+func (b *Books) CanHold(network string) error {
+	if err := pay.SignsFor(b.wallets, network); err != nil {
+		return &pay.InputError{Field: "network", Reason: err.Error()}
+	}
+	return nil
+}
+
 // WalletCount counts the live wallets that a key owns, or its organization.
 func (b *Books) WalletCount(ctx context.Context, k pay.Key) (int, error) {
 	return b.reader.WalletCount(ctx, k)
@@ -37,6 +45,9 @@ func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, import
 	}
 	if !slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network }) {
 		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + words.Truncate(network, 64)}
+	}
+	if err := b.CanHold(network); err != nil {
+		return pay.Wallet{}, err
 	}
 	if k.Revoked() {
 		return pay.Wallet{}, pay.ErrKeyRevoked // its money would be out of reach

@@ -127,8 +127,16 @@ func (k FirstKey) writeFund(b *strings.Builder, faucet string, sandbox bool) {
 		fmt.Fprintf(b, "\nThe RPC is the sandbox's: the wallet is for play money only (POST /faucet of its paid API). "+
 			"Never send real money there:\n\n    %s\n", address)
 	default:
-		fmt.Fprintf(b, "\nSend USDC on %s to its wallet. Nothing else is needed there, no ETH:\n\n    %s\n", label(network), address)
+		fmt.Fprintf(b, "\nSend %s on %s to its wallet. Nothing else is needed there%s:\n\n    %s\n", tokensOf(k.Network), label(network), noCoin(k.Network), address)
 	}
+}
+
+// noCoin names the coin that a wallet on a network does not need, where the network has one.
+func noCoin(network string) string {
+	if n, _ := x402.NetworkByWire(network); n.Rail != 0 {
+		return ""
+	}
+	return ", no ETH"
 }
 
 func (env *Env) shortPath(path string) string {

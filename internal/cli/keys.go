@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/x402"
 )
 
 const keysHelp = `
@@ -203,14 +206,20 @@ func writeCreatedKey(t *table, k adminapi.CreatedKey) {
 	t.row("label", orDash(k.Label))
 	t.row("network", k.Network)
 	t.row("address", address)
-	funded := "send USDC on %s to the address"
+	funded := "send %s on %s to the address"
 	if k.Lent {
-		funded = "the address is that of a shared wallet; fund it with USDC on %s, unless you have"
+		funded = "the address is that of a shared wallet; fund it with %s on %s, unless you have"
 	}
 	fmt.Fprintf(t, `
 Keep the key now: it is not shown again. Then:
   `+funded+`
   purser limits %s              what it may spend
   purser exec --key-file FILE -- CMD   runs a program that it pays for, with the key in FILE
-`, label(k.Network), label(k.ID))
+`, tokensOf(k.Network), label(k.Network), label(k.ID))
+}
+
+// tokensOf names what a wallet on a network is funded with.
+func tokensOf(network string) string {
+	n, _ := x402.NetworkByWire(network)
+	return cmp.Or(n.Tokens(), money.Symbol)
 }

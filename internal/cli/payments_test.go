@@ -58,6 +58,10 @@ func TestChargedPayment(t *testing.T) {
 	if err := table.Flush(); err != nil || !strings.Contains(told.String(), "0.001234 USDC") || !strings.Contains(told.String(), "of at most") {
 		t.Errorf("%v: %s", err, told.String())
 	}
+	p.Charged = "10299"
+	if got := storyMoney(adminapi.Story{Payment: p}); got != "0.010299 USDC, of this 0.000299 USDC for gas" {
+		t.Errorf("with gas: %q", got)
+	}
 }
 
 func TestReservedText(t *testing.T) {

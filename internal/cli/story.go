@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
 )
@@ -45,8 +46,14 @@ func writeStory(t *table, s adminapi.Story) {
 
 func storyMoney(s adminapi.Story) string {
 	text := paymentMoney(s.Payment)
-	if s.Charged != "" {
+	charged, _ := money.Parse(s.Charged)
+	price, _ := money.Parse(s.Amount)
+	switch gas, less := charged.Sub(price); {
+	case s.Charged == "":
+	case less:
 		text += ", of at most " + units(s.Amount) + " " + s.Currency
+	case !gas.IsZero():
+		text += ", of this " + units(gas.String()) + " " + s.Currency + " for gas"
 	}
 	return text
 }

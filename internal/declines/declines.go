@@ -266,7 +266,7 @@ func All() []Reason {
 		},
 		{
 			Word: "unsupported", Group: Unsent, Codes: codes{pay.CodeUnsupported},
-			Why:       "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, `upto` if `PURSER_SCHEMES` has it, a `charge` of MPP by `evm`, USDC. Permit2 and MPP need an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
+			Why:       "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, `upto` if `PURSER_SCHEMES` has it, a `charge` of MPP by `evm` or `tempo`, USDC. Permit2 and MPP need an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
 			Developer: "use a seller that offers what purser pays with; the detail names what was offered",
 			Operator:  "nothing, unless `PURSER_NETWORKS`, `PURSER_SCHEMES` or `PURSER_RAILS` leaves out what was offered",
 		},
@@ -339,6 +339,12 @@ func All() []Reason {
 			Why:       "the challenge has chosen what marks the payment, and another payment has it",
 			Developer: "ask the seller again, for a fresh challenge",
 			Operator:  "nothing",
+		},
+		{
+			Word: "network-unready", Group: Unsent, Codes: codes{pay.CodeUnready},
+			Why:       "purser makes payments on this network (Tempo) with the help of its RPC, and that does not answer; or gas is too dear at the moment, or the challenge ends too soon",
+			Developer: "repeat the request a little later; the detail says why",
+			Operator:  "`purser status` says since when the RPC is down; see [its alarm](operating.md#purserrpcdown)",
 		},
 		{
 			Word: "authorization-in-use", Group: Unsent,

@@ -5,6 +5,7 @@ package trouble
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,6 +60,7 @@ func Exit(list []Trouble) int {
 // Wallet is a wallet of the operator's with little in it.
 type Wallet struct {
 	Name, Network, Address string
+	Tokens                 string // that it pays with
 	Balance                money.Amount
 }
 
@@ -162,10 +164,27 @@ func (s Sight) clock(add func(Trouble)) {
 		Code: "clock", Effect: Soon, Says: "The clock of " + cmp.Or(c.Whose, "purser") + " is wrong: " + ClockText(c),
 		Means: "Authorizations may be refused as expired, or as not yet valid.", Do: "Set the clock by NTP.", Page: "operating.md#purserclockwrong",
 	}
+	if source, behind := lags(c); behind {
+		t.Says = "The " + source + " is behind, and the clock of " + cmp.Or(c.Whose, "purser") + " is right: " + ClockText(c)
+		t.Means, t.Do = "Agents notice nothing. What became of payments stays unknown, and their money reserved.", "Set another RPC, if it stays."
+	}
 	if c.Stopped {
 		t.Effect, t.Means, t.Page = Stops, "Nothing new is signed, because it could be dead or live too long.", "operating.md#purserclockstopped"
 	}
 	add(t)
+}
+
+// lags reports whether the blocks of an RPC are old while its own clock agrees with ours, and nothing else differs.
+func lags(c pay.ClockState) (source string, behind bool) {
+	for _, s := range c.Sources {
+		switch late := s.BlockAhead > time.Minute/2; {
+		case s.Stops, s.Ahead.Abs() > time.Minute/2, s.BlockAhead < -time.Minute/2, late && !s.Known:
+			return "", false
+		case late:
+			source = strings.Replace(string(s.Source), "rpc", "RPC", 1)
+		}
+	}
+	return source, source != ""
 }
 
 // pausedHosts names the hosts that are paused for keys.
@@ -208,7 +227,6 @@ func ClockText(s pay.ClockState) string {
 // services tells of those that purser asks.
 func (s Sight) services(add func(Trouble)) {
 	h := s.Health
-	failing := func(p pay.Probe) bool { return p.Configured && !p.OK }
 	why := func(p pay.Probe) string {
 		if p.Err != nil {
 			return ": " + p.Err.Error()
@@ -233,17 +251,17 @@ func (s Sight) services(add func(Trouble)) {
 		add(t)
 	}
 	if failing(h.RPC) {
-		add(Trouble{
-			Code: "rpc", Effect: Soon, Says: "The RPC does not answer as it should" + why(h.RPC),
-			Means: "Payments go on, without a look at balances. What became of an unclear payment stays unknown, and its money reserved.",
-			Do:    "Look at the provider's status page and at your quota there, or set another one (PURSER_RPC_URL).", Page: "operating.md#purserrpcdown",
-		})
+		says := "The RPC does not answer as it should"
+		if missing(h) {
+			says = "A network has no RPC"
+		}
+		add(rpc(h, says+why(h.RPC)))
 	}
 	if failing(h.SecondRPC) {
 		add(Trouble{
 			Code: "second-rpc", Effect: Soon, Says: "The second RPC does not answer as it should" + why(h.SecondRPC),
 			Means: "No payment becomes void, because both must agree. What failed stays reserved in the budgets.",
-			Do:    "Look at its provider's status page, or set another one (PURSER_RPC_URL_2).", Page: "operating.md#pursersecondrpcdown",
+			Do:    "Look at its provider's status page, or set another one (" + settings(h, "PURSER_RPC_URL_2", secondOf) + ").", Page: "operating.md#pursersecondrpcdown",
 		})
 	}
 	if len(h.Differences) > 0 {
@@ -254,22 +272,72 @@ func (s Sight) services(add func(Trouble)) {
 	}
 }
 
+// rpc tells of RPCs that fail. Tempo is paid with their help only.
+func rpc(h pay.Health, says string) Trouble {
+	t := Trouble{
+		Code: "rpc", Effect: Soon, Says: says, Means: "Payments go on, without a look at balances.",
+		Do: "Look at the provider's status page and at your quota there, or set another one (" + settings(h, "PURSER_RPC_URL", firstOf) + ").", Page: "operating.md#purserrpcdown",
+	}
+	if missing(h) {
+		t.Do = "Set one (" + settings(h, "PURSER_RPC_URL", firstOf) + ")."
+	}
+	for _, n := range h.Networks {
+		if n.Unready {
+			t.Effect = Stops
+			t.Means = "Nothing new is paid on " + n.Title + ". On other networks payments go on, without a look at balances where the RPC fails."
+		}
+	}
+	t.Means += " What became of an unclear payment stays unknown, and its money reserved."
+	return t
+}
+
+// missing reports whether networks without an RPC are all that fails.
+func missing(h pay.Health) bool {
+	found := false
+	for _, n := range h.Networks {
+		if failing(n.RPC) && !errors.Is(n.RPC.Err, pay.ErrUnwatched) {
+			return false
+		}
+		found = found || failing(n.RPC)
+	}
+	return found
+}
+
+func failing(p pay.Probe) bool { return p.Configured && !p.OK }
+
+func firstOf(n pay.NetworkHealth) (pay.Probe, string)  { return n.RPC, n.RPCSetting }
+func secondOf(n pay.NetworkHealth) (pay.Probe, string) { return n.SecondRPC, n.SecondRPCSetting }
+
+// settings names the settings of the RPCs that fail.
+func settings(h pay.Health, otherwise string, of func(pay.NetworkHealth) (pay.Probe, string)) string {
+	var names []string
+	for _, n := range h.Networks {
+		if probe, name := of(n); failing(probe) {
+			names = append(names, name)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), otherwise)
+}
+
 func (s Sight) wallets(add func(Trouble)) {
 	name := func(list []Wallet) string {
 		w := list[0]
 		return fmt.Sprintf("%s, %s on %s", w.Name, w.Address, w.Network) + more(len(list)-1, "other wallet")
 	}
+	fund := func(list []Wallet) string {
+		return "Send " + cmp.Or(list[0].Tokens, money.Symbol) + " to it, on this network."
+	}
 	const pages = "operating.md#purserwalletlow"
 	if len(s.Empty) > 0 {
 		add(Trouble{
 			Code: "wallet-empty", Effect: Soon, Says: "A wallet is empty: " + name(s.Empty), Means: "Requests of its keys that cost money are refused with insufficient-funds.",
-			Do: "Send USDC to it, on this network.", Page: pages, Path: "/dashboard/wallets", Private: true,
+			Do: fund(s.Empty), Page: pages, Path: "/dashboard/wallets", Private: true,
 		})
 	}
 	if len(s.Low) > 0 {
 		add(Trouble{
 			Code: "wallet-low", Effect: Soon, Says: fmt.Sprintf("A wallet holds %s only: %s", money.Text(s.Low[0].Balance), name(s.Low)), Means: "Agents notice nothing yet.",
-			Do: "Send USDC to it, on this network.", Page: pages, Path: "/dashboard/wallets", Private: true,
+			Do: fund(s.Low), Page: pages, Path: "/dashboard/wallets", Private: true,
 		})
 	}
 }

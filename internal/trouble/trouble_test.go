@@ -11,12 +11,38 @@ import (
 	"github.com/purserpay/purser/internal/trouble"
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // well returns the sight of a purser without any trouble.
 func well() trouble.Sight {
 	up := pay.Probe{Configured: true, OK: true}
 	return trouble.Sight{Health: pay.Health{OK: true, Store: up, Facilitator: up, RPC: up, SecondRPC: up, Clock: pay.ClockState{OK: true, Whose: "purser"}}}
+}
+
+func network(name string) x402.Network {
+	n, _ := x402.NetworkByWire(name)
+	return n
+}
+
+// The words name the network that stops, and the setting to look at.
+func TestFindNamesNetworks(t *testing.T) {
+	t.Parallel()
+	s, down := well(), pay.Probe{Configured: true, Err: errors.New("no route to host")}
+	s.Health.RPC = pay.Probe{Configured: true, Err: pay.ErrUnwatched}
+	s.Health.Networks = []pay.NetworkHealth{{Network: network("base"), RPC: s.Health.RPC, RPCSetting: "PURSER_RPC_URL"}}
+	if list := trouble.Find(s); len(list) != 1 || !strings.Contains(list[0].Says, "has no RPC") || !strings.Contains(list[0].Do, "Set one (PURSER_RPC_URL)") {
+		t.Errorf("%+v", list)
+	}
+	s.Health.RPC, s.Health.SecondRPC = down, down
+	s.Health.Networks = []pay.NetworkHealth{{Network: network("base")}, {
+		Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", Unready: true, SecondRPC: down, SecondRPCSetting: "PURSER_RPC_URL_TEMPO_2",
+	}}
+	list := trouble.Find(s)
+	if len(list) != 2 || !strings.Contains(list[0].Means, "paid on Tempo") || !strings.Contains(list[0].Do, "(PURSER_RPC_URL_TEMPO)") ||
+		!strings.Contains(list[1].Do, "(PURSER_RPC_URL_TEMPO_2)") {
+		t.Errorf("%+v", list)
+	}
 }
 
 func TestFind(t *testing.T) {
@@ -51,6 +77,19 @@ func TestFind(t *testing.T) {
 		{"facilitator", func(s *trouble.Sight) { s.Health.Facilitator = down }, "facilitator stops", "no route", 1},
 		{"facilitator that rests", func(s *trouble.Sight) { s.FacilitatorRests = errors.New("failed 5 times") }, "facilitator stops", "failed 5 times", 1},
 		{"RPC", func(s *trouble.Sight) { s.Health.RPC = down }, "rpc soon", "no route", 2},
+		{"RPC of a network that needs it", func(s *trouble.Sight) {
+			s.Health.RPC = down
+			s.Health.Networks = []pay.NetworkHealth{
+				{Network: network("base"), RPC: pay.Probe{Configured: true, OK: true}, RPCSetting: "PURSER_RPC_URL"},
+				{Network: network("tempo"), RPC: down, RPCSetting: "PURSER_RPC_URL_TEMPO", Unready: true},
+			}
+		}, "rpc stops", "no route", 1},
+		{"RPC that is behind", func(s *trouble.Sight) {
+			s.Health.Clock = pay.ClockState{Whose: "purser", Sources: []pay.SourceTime{{Source: pay.SourceRPC, Known: true, BlockKnown: true, BlockAhead: 4 * time.Minute}}}
+		}, "clock soon", "the clock of purser is right", 2},
+		{"RPC that is behind, or the clock", func(s *trouble.Sight) {
+			s.Health.Clock = pay.ClockState{Whose: "purser", Sources: []pay.SourceTime{{Source: pay.SourceRPC, BlockKnown: true, BlockAhead: 4 * time.Minute}}}
+		}, "clock soon", "is wrong", 2},
 		{"both RPCs and a payment", func(s *trouble.Sight) { s.Health.RPC, s.Health.SecondRPC, s.Unresolved = down, down, 2 }, "rpc soon, second-rpc soon, unresolved look", "no route", 2},
 		{"disk", func(s *trouble.Sight) { s.DiskFree, s.DiskLeast = bytes(150<<20), bytes(64<<20) }, "disk soon", "150 MiB", 2},
 		{"disk with room", func(s *trouble.Sight) { s.DiskFree, s.DiskLeast = bytes(1<<30), bytes(64<<20) }, "", "", 0},

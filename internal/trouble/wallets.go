@@ -83,7 +83,7 @@ func fullest(ctx context.Context, key string, wallets []pay.Wallet, balance func
 		if full == nil || have.Cmp(full.Balance) > 0 {
 			full = &Wallet{Name: "that of key " + key, Network: w.Network, Address: w.Address.String(), Balance: have}
 			if n, known := x402.NetworkByWire(w.Network); known {
-				full.Network = n.Title
+				full.Network, full.Tokens = n.Title, n.Tokens()
 			}
 		}
 	}

@@ -157,6 +157,8 @@ type appConfig struct {
 	Networks     options.Text    `json:"networks"`
 	RPCURL       options.Text    `json:"rpc_url"`
 	RPCURLFile   options.Text    `json:"rpc_url_file"`
+	RPCURL2      options.Text    `json:"rpc_url_2"`
+	RPCURL2File  options.Text    `json:"rpc_url_2_file"`
 	MaxPayment   options.Text    `json:"max_payment"`
 	DailyBudget  options.Text    `json:"daily_budget"`
 	Registration options.Text    `json:"registration"`
@@ -167,8 +169,10 @@ type appConfig struct {
 }
 
 type rpcs struct {
-	RPCURL     options.Text `json:"rpc_url"`
-	RPCURLFile options.Text `json:"rpc_url_file"`
+	RPCURL      options.Text `json:"rpc_url"`
+	RPCURLFile  options.Text `json:"rpc_url_file"`
+	RPCURL2     options.Text `json:"rpc_url_2"`
+	RPCURL2File options.Text `json:"rpc_url_2_file"`
 }
 
 // value returns an option: as it is configured, else its variable, else its default.

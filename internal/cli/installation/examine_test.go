@@ -139,6 +139,14 @@ func TestExamineRPCs(t *testing.T) {
 	if got := r.of("rpc"); !strings.HasPrefix(got, "warn base: none") || !strings.Contains(got, `FAIL "nowhere"`) || !strings.Contains(got, "FAIL polygon: PURSER_RPC_URL_POLYGON is for another chain") {
 		t.Error(got)
 	}
+	r = examined(t, subject(t, map[string]string{"PURSER_RPC_URL": rpcStandIn(t, "0x2105", now), "PURSER_RPC_URL_2": "http://127.0.0.1:1/s3cret"}))
+	if got := r.of("rpc"); !strings.Contains(got, "FAIL base, second RPC: does not answer") || strings.Contains(got, "s3cret") {
+		t.Error(got)
+	}
+	r = examined(t, subject(t, map[string]string{"PURSER_RPC_URL": rpcStandIn(t, "0x2105", now), "PURSER_NETWORKS": "base,tempo"}))
+	if got := r.of("rpc"); !strings.Contains(got, "FAIL tempo: none, and nothing is paid on Tempo") {
+		t.Error(got)
+	}
 }
 
 func TestClocks(t *testing.T) {

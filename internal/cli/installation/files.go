@@ -65,7 +65,7 @@ func (e *examination) wallets(context.Context) []Finding {
 		known++
 		if amount, err := money.Parse(*w.Balance); err == nil && amount.IsZero() {
 			n, _ := x402.NetworkByWire(w.Network)
-			found = append(found, one("wallets", Warn, "send USDC on "+cmp.Or(n.Title, w.Network)+" to "+*w.Address,
+			found = append(found, one("wallets", Warn, "send "+cmp.Or(n.Tokens(), money.Symbol)+" on "+cmp.Or(n.Title, w.Network)+" to "+*w.Address,
 				"the wallet of key %s is empty", cmp.Or(w.KeyLabel, w.KeyID))...)
 		}
 	}

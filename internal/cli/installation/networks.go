@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/internal/options"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -27,7 +28,7 @@ const (
 
 func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }
 
-// networks asks the RPC of each network which chain it is for, and for the time.
+// networks asks the RPCs of each network which chain they are for, and the first one for the time.
 func (e *examination) networks(ctx context.Context) []Finding {
 	names := strings.FieldsFunc(e.value(e.app.Networks, "PURSER_NETWORKS", "base"), separates)
 	found := make([][]Finding, len(names))
@@ -39,7 +40,7 @@ func (e *examination) networks(ctx context.Context) []Finding {
 				found[i] = one("rpc", Fail, "PURSER_NETWORKS takes names such as base", "%q is no network that purser knows", name)
 				return
 			}
-			found[i] = e.network(ctx, n, i == 0)
+			found[i] = append(e.network(ctx, n, i == 0), e.second(ctx, n, i == 0)...)
 		})
 	}
 	all.Wait()
@@ -54,6 +55,18 @@ func (e *examination) rpcOf(n x402.Network, first bool) (url, variable string, e
 	if url == "" && err == nil && first {
 		variable = "PURSER_RPC_URL"
 		url, err = e.secret(e.app.RPCURL, e.app.RPCURLFile, variable)
+	}
+	return url, variable, err
+}
+
+// secondOf returns the URL of a network's second RPC and the variable that sets it.
+func (e *examination) secondOf(n x402.Network, first bool) (url, variable string, err error) {
+	variable = "PURSER_RPC_URL_" + strings.ToUpper(strings.ReplaceAll(n.Name, "-", "_")) + "_2"
+	given := e.app.Network[n.Name]
+	url, err = e.secret(given.RPCURL2, given.RPCURL2File, variable)
+	if url == "" && err == nil && first {
+		variable = "PURSER_RPC_URL_2"
+		url, err = e.secret(e.app.RPCURL2, e.app.RPCURL2File, variable)
 	}
 	return url, variable, err
 }
@@ -87,9 +100,12 @@ func (e *examination) network(ctx context.Context, n x402.Network, first bool) [
 		return one("rpc", OK, "", "%s: not asked: %v", n.Name, err)
 	case err != nil:
 		return one("rpc", Fail, "", "%s: %v", n.Name, err)
+	case url == "" && n.Rail != 0:
+		return one("rpc", Fail, "set "+variable+" in purser.env, then purser reload, or take "+n.Name+" out of PURSER_NETWORKS",
+			"%s: none, and nothing is paid on %s without one", n.Name, n.Title)
 	case url == "":
 		return one("rpc", Warn, "set "+variable+" in purser.env, then purser reload",
-			"%s: none. Balances are unknown, an empty wallet is noticed by the seller only, and what nobody confirms stays unresolved", n.Name)
+			"%s: none. Balances are unknown, an empty wallet is noticed by the seller only, sellers of MPP are not paid, and what nobody confirms stays unresolved", n.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTime)
 	defer cancel()
@@ -117,24 +133,54 @@ func (e *examination) network(ctx context.Context, n x402.Network, first bool) [
 		return one("rpc", Fail, "", "%s: %v", n.Name, err)
 	}
 	defer client.Close()
+	found, head, known := answers(ctx, client, n, n.Name, variable)
+	if !known {
+		return found
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return append(found, clock(n.Name, off, dated, e.Now().Sub(head.Time))...)
+}
+
+// second asks the second RPC of a network, if there is one. While it fails, no payment there becomes void.
+func (e *examination) second(ctx context.Context, n x402.Network, first bool) []Finding {
+	name := n.Name + ", second RPC"
+	url, variable, err := e.secondOf(n, first)
+	switch {
+	case errors.Is(err, errReference):
+		return one("rpc", OK, "", "%s: not asked: %v", name, err)
+	case err != nil:
+		return one("rpc", Fail, "", "%s: %v", name, err)
+	case url == "":
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTime)
+	defer cancel()
+	client, err := chain.New(chain.Options{URL: url, Timeout: rpcTime, Setting: variable})
+	if err != nil {
+		return one("rpc", Fail, "", "%s: %v", name, err)
+	}
+	defer client.Close()
+	found, _, _ := answers(ctx, client, n, name, variable)
+	return found
+}
+
+// answers asks an RPC which chain it is for, and for its latest block.
+func answers(ctx context.Context, client *chain.Client, n x402.Network, name, variable string) (found []Finding, head pay.ChainBlock, known bool) {
 	id, err := client.Identify(ctx, n, n.Assets[0])
 	var mismatch *chain.MismatchError
 	switch {
 	case errors.As(err, &mismatch):
-		return one("rpc", Fail, "set "+variable+" to one of "+n.Title, "%s: %v", n.Name, err)
+		return one("rpc", Fail, "set "+variable+" to one of "+n.Title, "%s: %v", name, err), head, false
 	case err != nil && id.ChainID == 0:
-		return one("rpc", Fail, "another provider in "+variable, "%s: does not answer: %v", n.Name, err)
+		return one("rpc", Fail, "another provider in "+variable, "%s: does not answer: %v", name, err), head, false
 	case err != nil:
-		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but it does not answer all that is asked: %v", n.Name, id.ChainID, err)
+		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but it does not answer all that is asked: %v", name, id.ChainID, err), head, false
 	}
-	head, err := client.Head(ctx, n)
-	if err != nil {
-		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but its latest block is not to be had: %v", n.Name, id.ChainID, err)
+	if head, err = client.Head(ctx, n); err != nil {
+		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but its latest block is not to be had: %v", name, id.ChainID, err), head, false
 	}
-	found := one("rpc", OK, "", "%s: answers for %s, chain %d, at block %d", n.Name, n.Title, id.ChainID, head.Number)
-	mu.Lock()
-	defer mu.Unlock()
-	return append(found, clock(n.Name, off, dated, e.Now().Sub(head.Time))...)
+	return one("rpc", OK, "", "%s: answers for %s, chain %d, at block %d", name, n.Title, id.ChainID, head.Number), head, true
 }
 
 // clock compares our clock with the date of an answer, and with the age of the latest block.
