@@ -34,22 +34,23 @@ const (
 	// atOnce bounds the pursers that run at once: a start takes a second of a processor.
 	atOnce = 4
 	// kills is the number of times that a purser is killed.
-	kills = 5
+	kills = 6
 	// buyers is the number of agents, each of which buys at all sellers at once.
 	buyers = 2
-	// sellers is the number of ways to sell that each agent meets.
-	sellers = 4
+	// sellers is the number of sellers in a storm that each agent meets, and deafs that of those that never deliver.
+	sellers, deafs = 4, 3
 	// pace is the time from one order of an agent at a seller to its next.
 	pace = 200 * time.Millisecond
 	// finishTime bounds the repeats of a request, after the last kill too.
 	finishTime = time.Minute
-	// cutOff is the percentage of requests that agents cut off.
-	cutOff = 10
+	// cutOff is the percentage of requests with a key that agents cut off. Without a key, an agent that leaves cannot know
+	// whether it was answered.
+	cutOff = 20
 )
 
 // Purser is killed at random while agents buy by x402 and MPP on Base, and on Tempo with a sponsor and without. They ask
-// again for what they did not get. No order moves money twice. Whenever purser is dead, each transfer has its record. In the
-// end the books equal both chains.
+// again for what they did not get. Some sellers settle and deliver nothing, or never settle. No order moves money twice.
+// Whenever purser is dead, each transfer has its record. In the end the books equal both chains.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	turns := make(chan struct{}, atOnce)
@@ -75,6 +76,11 @@ func killAtRandom(t *testing.T, luck *rand.Rand) {
 		played(t, address, "both-storm"), played(t, address, "storm"),
 		named(t, official.URL) + "/tempo/storm", named(t, official.URL) + "/sponsored/storm",
 	}
+	beyond := func(play, path string) string { return under(t, play, official.URL) + path } // at another host, because purser judges hosts
+	hopeless := []string{
+		played(t, address, "deaf"), beyond("deaf", "/tempo/deaf"), beyond("deaf", "/sponsored/deaf"),
+		played(t, address, "dead"), beyond("dead", "/tempo/dead"), beyond("dead", "/sponsored/dead"),
+	}
 	p := env.purserAt(t, process.Failpoints, filepath.Join(t.TempDir(), "data"),
 		append(env.onTempo(t), process.NewClock(t).Setting(), shop.MasterKeySetting())...)
 	p.Start(t)
@@ -95,23 +101,29 @@ func killAtRandom(t *testing.T, luck *rand.Rand) {
 			luck := rand.New(rand.NewPCG(luck.Uint64(), 0))
 			shops.Go(func() {
 				for n := 0; !m.full.Load(); n++ {
-					m.order(a, fmt.Sprintf("%s?%sagent=%d&seller=%d&n=%d", seller, run, i, j, n), luck)
+					m.order(a, fmt.Sprintf("%s?%sagent=%d&seller=%d&n=%d", seller, run, i, j, n), n%2 == 1, luck)
 					time.Sleep(pace)
 				}
 			})
 		}
+		for j, seller := range hopeless {
+			luck := rand.New(rand.NewPCG(luck.Uint64(), 0))
+			shops.Go(func() { m.order(a, fmt.Sprintf("%s?%sagent=%d&hopeless=%d", seller, run, i, j), false, luck) })
+		}
 	}
-	deaths, story := process.Deaths{Places: failpoint.Places(), Turns: 6, Passes: 200, Within: 2500 * time.Millisecond}, []process.Death{}
-	d := process.Death{After: deaths.Within}
-	for range kills {
+	deaths := process.Deaths{Places: failpoint.Places(), Turns: 6, Passes: 200, Within: 2500 * time.Millisecond}
+	var story []process.Death
+	for len(story) < kills {
+		d := deaths.Draw(luck)
+		if len(story) == 0 {
+			d.At = "" // it runs already
+		} else {
+			p.LaunchFor(t, d)
+		}
 		p.Die(t, d)
 		story = append(story, d)
 		m.requireRecords(p)
-		d = deaths.Draw(luck)
-		p.LaunchFor(t, d)
 	}
-	p.Die(t, d)
-	m.requireRecords(p)
 	p.Start(t)
 	m.full.Store(true)
 	shops.Wait()
@@ -119,7 +131,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand) {
 	p.End(t)
 	p.Check(t)
 	if t.Failed() {
-		t.Logf("killed at %v", append(story, d))
+		t.Logf("killed at %v", story)
 	}
 }
 
@@ -133,16 +145,21 @@ type market struct {
 	told map[string]bool // orders that are done with, by query: whether there was an answer
 }
 
-// order asks for an order until the agent has an answer, or cannot get it.
-func (m *market) order(a *agent, url string, luck *rand.Rand) {
+// order asks for an order until the agent has an answer, or cannot get it. With an idempotency key it cuts some requests off.
+func (m *market) order(a *agent, url string, keyed bool, luck *rand.Rand) {
+	_, query, _ := strings.Cut(url, "?")
+	var header []string
+	if keyed {
+		header = []string{"Idempotency-Key", strings.ReplaceAll(query, "&", "-")}
+	}
 	for ends := time.Now().Add(finishTime); time.Now().Before(ends); time.Sleep(100 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), finishTime)
-		if luck.IntN(100) < cutOff {
-			ctx, cancel = context.WithTimeout(context.Background(), time.Duration(luck.IntN(800))*time.Millisecond)
+		patience := finishTime
+		if keyed && luck.IntN(100) < cutOff {
+			patience = time.Duration(luck.IntN(800)) * time.Millisecond
 		}
-		got, err := process.Ask(ctx, a.proxied(), "GET", url, "")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		got, err := process.Ask(ctx, a.proxied(), "GET", url, "", header...)
 		cancel()
-		_, query, _ := strings.Cut(url, "?")
 		reason := got.Header.Get("Purser-Declined")
 		switch {
 		case err != nil:
@@ -153,6 +170,8 @@ func (m *market) order(a *agent, url string, luck *rand.Rand) {
 			m.mu.Unlock()
 			return
 		case strings.Contains(reason, "budget"), reason == "insufficient-funds":
+			return
+		case strings.Contains(url, "/dead?"): // where more requests would make more payments, once the chain shows the first one unused
 			return
 		}
 	}
@@ -206,26 +225,28 @@ func (m *market) audit(our *mppshop.Shop, official *seller, run string) {
 	for order, n := range our.Orders() {
 		settled[order] = n.Settlements
 	}
-	answers := map[string]int{} // by path
+	answers, undelivered := map[string]int{}, 0 // by path
 	for order, times := range settled {
 		path, query, _ := strings.Cut(order, "?")
 		if !strings.HasPrefix(query, run) {
 			continue
 		}
 		answered, told := m.told[query]
-		if times > 1 || told && times != 1 {
+		if times > 1 || told && times != 1 || answered && strings.HasSuffix(path, "/deaf") {
 			m.t.Errorf("%s was paid for %d times, and answered: %v", order, times, answered)
 		}
 		debits -= times
 		if delete(m.told, query); answered {
 			answers[path]++
+		} else if told {
+			undelivered++
 		}
 	}
 	if debits != 0 || len(m.told) > 0 {
 		m.t.Errorf("%d debits are of no order, and these answers of no payment: %v", debits, m.told)
 	}
-	if len(answers) < sellers {
-		m.t.Error("a seller has answered nothing")
+	if len(answers) < sellers || undelivered < deafs*len(m.agents) {
+		m.t.Errorf("a seller has answered nothing, or agents were not told that it never will: %d", undelivered)
 	}
 	m.t.Logf("answers: %v", answers)
 }

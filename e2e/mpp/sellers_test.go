@@ -70,5 +70,11 @@ func named(t testing.TB, raw string) string {
 // played is the address of a play of a shop, at a host of its own.
 func played(t testing.TB, raw, play string) string {
 	t.Helper()
-	return official.Under(t, play+"."+sellerName, raw) + "/" + play
+	return under(t, play, raw) + "/" + play
+}
+
+// under is an address with the host of a play.
+func under(t testing.TB, play, raw string) string {
+	t.Helper()
+	return official.Under(t, play+"."+sellerName, raw)
 }

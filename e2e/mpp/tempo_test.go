@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -71,7 +72,8 @@ func TestPurserAtDeafAndDeadSellersOnTempo(t *testing.T) {
 				paid = n
 			}
 			purchases := times(n, named(t, s.URL)+path)
-			got := a.buy(t, clients[i%len(clients)], purchases)
+			c := clients[i%len(clients)]
+			got := a.buy(t, c, purchases)
 			list := a.requireEqual(t)
 			a.requireDebits(t, got, 0, paid)
 			if len(list) != n {
@@ -82,12 +84,17 @@ func TestPurserAtDeafAndDeadSellersOnTempo(t *testing.T) {
 				return
 			}
 			a.requireFees(t, list, path == "/tempo/deaf")
-			for _, p := range list {
-				if !slices.Contains(p.Flags, "undelivered") {
-					t.Errorf("%+v", p)
+			process.Eventually(t, 20*time.Second, func() string { // until purser knows that the last clients have their answers
+				list, text := a.books(t)
+				if slices.ContainsFunc(list, func(p booked) bool { return !slices.Contains(p.Flags, "undelivered") }) {
+					return text
 				}
-			}
-			for _, r := range got {
+				return ""
+			})
+			for i, r := range got {
+				if r.Declined == "payment-open" { // the chain was slow, and purser says that: ask again
+					r = a.buy(t, c, purchases[i:i+1])[0]
+				}
 				if r.Declined != "paid-not-delivered" {
 					t.Errorf("%+v", r)
 				}
