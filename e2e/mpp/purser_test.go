@@ -185,3 +185,16 @@ func (a *agent) requireBooks(t testing.TB, settled int) {
 		return ""
 	})
 }
+
+// requireUndelivered fails unless all of an agent's payments are undelivered, once purser knows that the last clients have
+// their answers.
+func (a *agent) requireUndelivered(t testing.TB) {
+	t.Helper()
+	process.Eventually(t, 20*time.Second, func() string {
+		list, text := a.books(t)
+		if slices.ContainsFunc(list, func(p booked) bool { return !slices.Contains(p.Flags, "undelivered") }) {
+			return text
+		}
+		return ""
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -84,13 +83,7 @@ func TestPurserAtDeafAndDeadSellersOnTempo(t *testing.T) {
 				return
 			}
 			a.requireFees(t, list, path == "/tempo/deaf")
-			process.Eventually(t, 20*time.Second, func() string { // until purser knows that the last clients have their answers
-				list, text := a.books(t)
-				if slices.ContainsFunc(list, func(p booked) bool { return !slices.Contains(p.Flags, "undelivered") }) {
-					return text
-				}
-				return ""
-			})
+			a.requireUndelivered(t)
 			for i, r := range got {
 				if r.Declined == "payment-open" { // the chain was slow, and purser says that: ask again
 					r = a.buy(t, c, purchases[i:i+1])[0]
