@@ -99,8 +99,8 @@ E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/pu
 $(BIN)/purser-failpoints:
 	$(GO) build -tags failpoints -o $@ ./cmd/purser
 
-kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a double charge, a lost or an open payment fails
-	$(E2E) $(GO) test -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills -kills.runs=$(or $(RUNS),100) $(if $(SEED),-kills.seed=$(SEED))
+kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times by x402 and as often by both protocols; a double charge, a lost or an open payment fails
+	$(E2E) $(GO) test -p 1 -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills ./e2e/mpp -kills.runs=$(or $(RUNS),100) $(if $(SEED),-kills.seed=$(SEED))
 
 soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
@@ -256,6 +256,10 @@ fuzz: ## every fuzz test for ten seconds
 
 bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json, draws docs/performance.md
 	$(GO) run ./e2e/bench
+
+storms: e2e-deps build ## the official client of MPP and purser at a seller that asks anew and loses answers; writes e2e/bench/storms.json, draws it in docs/performance.md
+	$(E2E) $(GO) test -count=1 -timeout 30m -v -run TestComparison ./e2e/mpp -compare
+	$(GO) test -count=1 ./e2e/bench -run TestPageHasTheStorms -update
 
 walk: ## files and calls that one purchase enters
 	$(GO) build -C tools -o bin/walk ./walk

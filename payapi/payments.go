@@ -26,7 +26,7 @@ type payment struct {
 	pay.Means
 	Settlement  string `json:"settlement"`
 	Amount      string `json:"amount"`
-	Charged     string `json:"charged,omitempty"` // less than amount, by scheme upto
+	Charged     string `json:"charged,omitempty"` // where it is not amount: less by scheme upto, more with a fee for gas
 	Currency    string `json:"currency"`
 	Network     string `json:"network"`
 	PayTo       string `json:"payTo"`

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/figures"
 )
 
 const (
@@ -115,10 +117,13 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("results were printed, not saved: %w", err)
 	}
 	fmt.Println("\nsaved as", resultsFile)
-	if o.cases == "" {
-		return b.report.draw(docsFolder)
+	if o.cases != "" {
+		return nil
 	}
-	return nil
+	if b.report.storms, err = figures.ReadStorms("."); err != nil {
+		return fmt.Errorf("the figures of `make storms`: %w", err)
+	}
+	return b.report.draw(docsFolder)
 }
 
 // bench holds the parts that all cases share.

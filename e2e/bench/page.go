@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/purserpay/purser/e2e/internal/figures"
 )
 
 // docsFolder holds docs/performance.md, which a run of all cases writes anew with its charts.
@@ -29,6 +31,7 @@ func (r *report) draw(folder string) error {
 		fmt.Fprintf(&page, "![%s](performance/%s.svg)\n\n", c.title, c.file)
 	}
 	r.figures(&page)
+	storms(&page, r.storms)
 	r.sizing(&page)
 	r.method(&page)
 	return os.WriteFile(filepath.Join(folder, "performance.md"), []byte(page.String()), 0o600)
@@ -110,7 +113,7 @@ Other machines have other numbers. The ratios between programs, which ran one af
 %d of %d budgets are met. A budget is a goal of [the design](design/README.md#proof), and fails no build.
 
 `, r.At.Format("2 January 2006"), r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS, met, all)
-	if r.Load >= busy*float64(r.Cores) {
+	if r.Load >= figures.Busy*float64(r.Cores) {
 		fmt.Fprintf(page, "The machine was busy before this run (load %.1f): absolute numbers are too low.\n\n", r.Load)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/figures"
 )
 
 // measurement holds the results of one program under one load. Zero means not measured.
@@ -104,9 +106,6 @@ type skipped struct {
 	Why  string `json:"why"`
 }
 
-// busy is the load average per core above which other programs disturb the measurement.
-const busy = 0.75
-
 // report holds all saved results. It names neither the machine nor its folders.
 type report struct {
 	Commit    string    `json:"commit"`
@@ -126,12 +125,13 @@ type report struct {
 	Skipped   []skipped `json:"skipped,omitempty"`
 
 	events int
+	storms figures.Storms // which `make storms` measures
 }
 
 func newReport(ctx context.Context, o options) *report {
 	return &report{
-		Commit: commit(ctx), At: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(),
-		System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Seconds: o.seconds, Load: loadAverage(), events: o.events,
+		Commit: figures.Commit(ctx), At: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Seconds: o.seconds, Load: figures.LoadAverage(), events: o.events,
 	}
 }
 
@@ -164,7 +164,7 @@ func (r *report) find(name, subject string, clients int) measurement {
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\npurser %s, %s, %s, %d cores shared by load, seller and the program measured, %g s each, one fsync %.2f ms\n",
 		r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS)
-	if r.Load >= busy*float64(r.Cores) {
+	if r.Load >= figures.Busy*float64(r.Cores) {
 		fmt.Fprintf(w, "The machine was busy before (load %.1f): ratios may be off, budgets are not worth much.\n", r.Load)
 	}
 	fmt.Fprintf(w, "\n")

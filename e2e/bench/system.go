@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,17 +75,6 @@ func memory(pid int) (own, all float64) {
 	return own, all
 }
 
-// loadAverage returns the load average of the last minute, or zero when the system does not tell.
-func loadAverage() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	load, _ := strconv.ParseFloat(first, 64)
-	return load
-}
-
 // fsyncTime returns the median time to make 4 KiB durable in a folder, in milliseconds.
 func fsyncTime(dir string) (float64, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
@@ -112,19 +99,6 @@ func fsyncTime(dir string) (float64, error) {
 	}
 	slices.Sort(times)
 	return milliseconds(times[len(times)/2]), nil
-}
-
-// commit returns the commit under test, with a + when the tree has changes.
-func commit(ctx context.Context) string {
-	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	name := strings.TrimSpace(string(head))
-	if changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
-		name += "+"
-	}
-	return name
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,20 +1,13 @@
 package kills
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/e2e/internal/shop"
 	"github.com/purserpay/purser/pay"
@@ -39,14 +32,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 			moved[paid{one.From, one.Value.String()}]++
 		}
 	}
-	report, err := boltstore.CheckFile(ctx, w.purser.File(), shop.MasterKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fault := range report.Faults {
-		t.Errorf("the file of a killed purser: %s", fault)
-	}
-	for _, row := range w.journal(ctx, t) {
+	for _, row := range shop.FileJournal(t, w.purser.File()) {
 		if row.State != pay.Void {
 			moved[paid{common.Address(row.Authorization.From.EVM()), row.Terms.Amount.String()}]--
 		}
@@ -63,59 +49,6 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 type paid struct {
 	from   common.Address
 	amount string
-}
-
-// journal reads the payments in a copy of the files, which stay as they were left.
-func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "purser.db")
-	for to, from := range map[string]string{path: w.purser.File(), boltstore.JournalPath(path): boltstore.JournalPath(w.purser.File())} {
-		if err := copied(to, from); err != nil {
-			t.Fatal(err)
-		}
-	}
-	store, err := boltstore.Open(ctx, boltstore.Options{
-		Path: path, MasterKey: shop.MasterKey(), Place: func(string) (boltstore.Place, error) { return boltstore.Place{}, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return shop.Journal(t, store)
-}
-
-// copied copies a file. Blocks of zeros become a hole: bolt's file is nearly all hole.
-func copied(to, from string) (err error) {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	into, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, into.Close()) }()
-	zeros := make([]byte, 64<<10)
-	block := make([]byte, len(zeros))
-	for at := int64(0); ; {
-		n, err := io.ReadFull(source, block)
-		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
-			if _, err := into.WriteAt(block[:n], at); err != nil {
-				return err
-			}
-		}
-		if at += int64(n); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return into.Truncate(at)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // figures counts the findings of an audit.

@@ -12,6 +12,8 @@
 //	exact           bbolt       all four             every     TestEveryFailpoint
 //	exact           bbolt       proxy, calls of MCP  every     TestToolsAtEveryFailpoint
 //	exact           bbolt       all four             random    TestKilledAtRandom
+//	MPP by evm      bbolt       proxy                chosen    TestMPPAtEveryFailpoint
+//	exact, MPP      bbolt       proxy                random    e2e/mpp TestKilledAtRandom, on Base and Tempo
 //	exact           bbolt       withdrawals          every     TestWithdrawalAtEveryFailpoint
 //	exact           bbolt       all, amid faults     random    e2e/faults TestKilledAmidFaults
 //	exact           PostgreSQL  all four             random    e2e/nodes TestNodesAreKilled

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -35,37 +36,17 @@ const (
 	down, cutOff, dropped = 15, 10, 10
 )
 
-// death is a way to die.
-type death struct {
-	at    string        // "" or a place with its turn, see failpoint.KillAt
-	after time.Duration // of the start: then it is killed from outside
+// deaths bounds deaths under load, and lateDeaths those that come when the load is over and recovery has begun its work.
+func deaths() process.Deaths {
+	return process.Deaths{Places: failpoint.Places(), Turns: 6, Passes: manyPasses, Within: loadTime}
 }
 
-func (d death) String() string { return fmt.Sprintf("%q or after %v", d.at, d.after) }
-
-// drawDeath picks one: at a random time, at a random pass of a random place, or at a random pass of any place.
-func drawDeath(luck *rand.Rand) death {
-	d := death{after: time.Duration(luck.Int64N(int64(loadTime)))}
-	switch luck.IntN(3) {
-	case 0:
-		places := failpoint.Places()
-		d = death{fmt.Sprintf("%s:%d", places[luck.IntN(len(places))], 1+luck.IntN(6)), loadTime}
-	case 1:
-		d = death{fmt.Sprintf("%s:%d", failpoint.Anywhere, 1+luck.IntN(manyPasses)), loadTime}
+func lateDeaths() process.Deaths {
+	d := process.Deaths{Turns: 10, Passes: manyPasses / 4, Within: lateTime}
+	for _, p := range recovering() {
+		d.Places = append(d.Places, p.place)
 	}
 	return d
-}
-
-// drawLateDeath picks one when the load is over and recovery has begun its work.
-func drawLateDeath(luck *rand.Rand) death {
-	places := recovering()
-	switch luck.IntN(3) {
-	case 0:
-		return death{fmt.Sprintf("%s:%d", places[luck.IntN(len(places))].place, 1+luck.IntN(10)), lateTime}
-	case 1:
-		return death{fmt.Sprintf("%s:%d", failpoint.Anywhere, 1+luck.IntN(100)), lateTime}
-	}
-	return death{after: time.Duration(luck.Int64N(int64(lateTime)))}
 }
 
 // total adds up what all runs have seen.
@@ -136,7 +117,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	}
 
 	k := &killing{world: w}
-	k.wait(t, death{after: time.Duration(luck.Int64N(int64(loadTime)))})
+	k.wait(t, process.Death{After: time.Duration(luck.Int64N(int64(loadTime)))})
 	paused := time.Duration(0)
 	for range minKills + luck.IntN(maxKills-minKills+1) - 1 {
 		if luck.IntN(100) < down {
@@ -144,17 +125,17 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 			w.Clock.Forward(t, pause)
 			paused += pause
 		}
-		d := drawDeath(luck)
-		w.purser.spawn(t, d.at)
+		d := deaths().Draw(luck)
+		w.purser.LaunchFor(t, d)
 		k.wait(t, d)
 	}
 	full.Store(true)
 	late := time.AfterFunc(finishTime, over)
 	defer late.Stop()
 	for range luck.IntN(3) {
-		d := drawLateDeath(luck)
+		d := lateDeaths().Draw(luck)
 		w.Clock.Forward(t, validity+10*time.Second)
-		w.purser.spawn(t, d.at)
+		w.purser.LaunchFor(t, d)
 		k.wait(t, d)
 	}
 	if !w.purser.start(t, "") {
@@ -186,17 +167,16 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 type killing struct {
 	world           *world
 	inside, outside int
-	story           []death
+	story           []process.Death
 	found           []hostile.Finding
 }
 
 // wait lets a purser die as it was drawn, and looks at what it left.
-func (k *killing) wait(t *testing.T, d death) {
+func (k *killing) wait(t *testing.T, d process.Death) {
 	t.Helper()
-	if k.world.purser.dies(t, d.after) {
+	if k.world.purser.Die(t, d) {
 		k.inside++
 	} else {
-		k.world.purser.Kill()
 		k.outside++
 	}
 	k.story = append(k.story, d)

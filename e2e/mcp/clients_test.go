@@ -7,15 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/official"
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-const (
-	// patience bounds the run of a client.
-	patience = time.Minute
-	// atOnce is the number of clients that run at once: a processor is what they need to start.
-	atOnce = 4
-)
+// patience bounds the run of a client.
+const patience = time.Minute
 
 // A client is an official one with a mode.
 type client struct {
@@ -74,7 +71,7 @@ func (c client) command(t testing.TB) []string {
 // goClient builds the client for Go once. It is a module of its own, because purser itself may have another go-sdk.
 func goClient(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(env.dir, "gosdk")
+	path := filepath.Join(env.Dir, "gosdk")
 	env.building.Do(func() {
 		if out, err := exec.Command("go", "build", "-C", here("clients", "gosdk"), "-o", path, ".").CombinedOutput(); err != nil {
 			t.Errorf("build the client for Go: %v\n%s", err, out)
@@ -105,7 +102,5 @@ func (c client) run(t testing.TB, server string, calls []call) []result {
 // finish runs a client's command to its end, with few others beside it.
 func finish(t testing.TB, cmd *exec.Cmd, calls int) []result {
 	t.Helper()
-	env.turns <- struct{}{}
-	defer func() { <-env.turns }()
-	return process.Results[result](t, cmd, patience, calls)
+	return official.Results[result](t, env.Town, cmd, patience, calls)
 }

@@ -33,7 +33,7 @@ func (got tally) require(t testing.TB, n int) {
 // count makes the tally of a run for a city. wallet bought from this seller nothing else.
 func (s *seller) count(t testing.TB, results []result, city string, wallet x402.Address) tally {
 	t.Helper()
-	n := tally{Calls: len(results), Runs: s.runs(t, city), Debits: env.debits(t, wallet, s.payTo)}
+	n := tally{Calls: len(results), Runs: s.runs(t, city), Debits: env.debits(t, wallet, s.PayTo)}
 	for _, r := range results {
 		if r.delivered(city) {
 			n.Results++
@@ -46,7 +46,7 @@ func (s *seller) count(t testing.TB, results []result, city string, wallet x402.
 func (w *world) debits(t testing.TB, wallet, payee x402.Address) int {
 	t.Helper()
 	from, to := common.Address(wallet.EVM()), common.Address(payee.EVM())
-	moved, err := w.money.Chain.Transfers(t.Context(), &from, &to, 0)
+	moved, err := w.Money.Chain.Transfers(t.Context(), &from, &to, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestUnpaidAndPaidCalls(t *testing.T) {
 				if len(calls) != 5 || t.Failed() {
 					t.Fatalf("%d calls: %+v\n%+v", len(calls), calls, got)
 				}
-				requireChallenge(t, calls[0], k.dialect, s.payTo)
+				requireChallenge(t, calls[0], k.dialect, s.PayTo)
 				capture(t, "challenges", k, c, calls[0])
 				if c.name == "npm-client-2.4" || c.name == "pypi-mcp-1.30" {
 					capture(t, "paid", k, c, calls[2])

@@ -96,11 +96,11 @@ func TestLibrariesPayForCalls(t *testing.T) {
 						t.Errorf("%+v", r)
 					}
 				}
-				if n := env.debits(t, a.wallet, env.money.PayTo); n != 2 || shop.Runs(city) != 2 {
+				if n := env.debits(t, a.wallet, env.Money.PayTo); n != 2 || shop.Runs(city) != 2 {
 					t.Errorf("%d debits, %d runs", n, shop.Runs(city))
 				}
 				a.requireBooked(t, site(url))
-				a.requireBooks(t, env.money.PayTo, 2)
+				a.requireBooks(t, env.Money.PayTo, 2)
 			})
 		}
 	}
@@ -133,11 +133,11 @@ func TestLibrariesKnowACallAgain(t *testing.T) {
 				if got[0].delivered(city) || got[1].delivered(city) == f.Moves { // this shop forgets what it has sold
 					t.Errorf("%+v", got)
 				}
-				if n := env.debits(t, a.wallet, env.money.PayTo); n != 1 {
+				if n := env.debits(t, a.wallet, env.Money.PayTo); n != 1 {
 					t.Errorf("%d debits: %+v", n, got)
 				}
 				a.requireBooked(t, site(url))
-				a.requireBooks(t, env.money.PayTo, 1)
+				a.requireBooks(t, env.Money.PayTo, 1)
 			})
 		}
 	}

@@ -40,7 +40,7 @@ func newPayer(t testing.TB) *payer {
 
 func (w *world) fund(t testing.TB, wallet x402.Address) {
 	t.Helper()
-	if err := w.money.Fund(t.Context(), wallet, money.New(funds)); err != nil {
+	if err := w.Money.Fund(t.Context(), wallet, money.New(funds)); err != nil {
 		t.Fatal(err)
 	}
 }

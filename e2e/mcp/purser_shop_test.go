@@ -44,11 +44,11 @@ func TestPurserSpeaksEveryDialect(t *testing.T) {
 					}
 					bought++
 				}
-				if n := env.debits(t, a.wallet, env.money.PayTo); n != bought || shop.Runs(city) != 2 {
+				if n := env.debits(t, a.wallet, env.Money.PayTo); n != bought || shop.Runs(city) != 2 {
 					t.Fatalf("%s: %d debits, %d runs", name, n, shop.Runs(city))
 				}
 			}
-			a.requireBooks(t, env.money.PayTo, bought)
+			a.requireBooks(t, env.Money.PayTo, bought)
 		})
 	}
 }
@@ -68,13 +68,13 @@ func TestPurserMeetsFaults(t *testing.T) {
 				shop.Meet(f)
 				if f.On == mcpshop.Notified {
 					c.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-					if n := env.debits(t, a.wallet, env.money.PayTo); n != 0 {
+					if n := env.debits(t, a.wallet, env.Money.PayTo); n != 0 {
 						t.Errorf("%d debits", n)
 					}
 					return
 				}
 				first := c.ask(t, "tools/call", forCity(city))
-				paid := env.debits(t, a.wallet, env.money.PayTo)
+				paid := env.debits(t, a.wallet, env.Money.PayTo)
 				switch met := shop.Met(); {
 				case len(met) != 1 || met[0] != f.Name:
 					t.Fatalf("met %q: %+v", met, first)
@@ -89,7 +89,7 @@ func TestPurserMeetsFaults(t *testing.T) {
 					return // another call is another purchase
 				}
 				second := c.ask(t, "tools/call", forCity(city))
-				if n := env.debits(t, a.wallet, env.money.PayTo); n > 1 {
+				if n := env.debits(t, a.wallet, env.Money.PayTo); n > 1 {
 					t.Errorf("%d debits: %+v, then %+v", n, first, second)
 				}
 			})

@@ -3,8 +3,6 @@ package mcp
 import (
 	"flag"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,39 +17,10 @@ import (
 // all has each client meet each seller.
 var all = flag.Bool("all", false, "each client at each seller")
 
-// purserAt prepares a purser that knows the sellers' name and their authority.
-func (w *world) purserAt(t testing.TB, data string, settings ...string) *process.Purser {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(process.Root(), "xcaddy.Caddyfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := data + ".Caddyfile"
-	known := process.ProxyBlock + "trust " + w.certificates.File + "\nresolve " + sellerName + " 127.0.0.1\n"
-	if err := os.WriteFile(config, []byte(process.Replaced(t, string(text), process.ProxyBlock, known)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := process.NewPurser(t, process.Program(t, process.Plain), data, append([]string{
-		"PURSER_RPC_URL=" + w.money.RPCURL(), "PURSER_FACILITATOR_URL=" + w.money.FacilitatorURL(), "SSL_CERT_FILE=" + w.certificates.File,
-		"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
-	}, settings...)...)
-	p.Config = config
-	return p
-}
-
 // sharedPurser is the purser of the tests at the proxy.
 func (w *world) sharedPurser(t testing.TB) *process.Purser {
 	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.purser == nil {
-		p := w.purserAt(t, filepath.Join(w.dir, "shared"))
-		if err := p.Open(); err != nil {
-			t.Fatal(err)
-		}
-		w.purser = p
-	}
-	return w.purser
+	return w.Shared(t, "shared", func(data string) *process.Purser { return w.Purser(t, process.Plain, data, nil) })
 }
 
 // agent is a key of a purser with a funded wallet.
@@ -72,9 +41,7 @@ func newAgent(t testing.TB, p *process.Purser) *agent {
 // run has a client make calls behind `purser exec`.
 func (a *agent) run(t testing.TB, c client, server string, calls []call) []result {
 	t.Helper()
-	command := append([]string{"exec", "--admin", a.Admin(), "--key", a.key, "--proxy", "http://" + a.Host(), "--"}, c.command(t)...)
-	cmd := exec.Command(a.Binary, command...)
-	cmd.Env = a.Environment(append(c.variables(t, server, calls), "XDG_CACHE_HOME="+filepath.Join(env.dir, "cache"))...)
+	cmd := env.Behind(a.Purser, a.key, c.command(t), c.variables(t, server, calls)...)
 	return finish(t, cmd, len(calls))
 }
 
@@ -142,7 +109,7 @@ func (a *agent) buys(t *testing.T, c client, k kind, scheme string) {
 	if s.count(t, got[:2], city, a.wallet).require(t, 2); t.Failed() || got[2].Text != "hello Kiel" || got[2].IsError {
 		t.Fatalf("%+v", got)
 	}
-	a.requireBooks(t, s.payTo, 2)
+	a.requireBooks(t, s.PayTo, 2)
 }
 
 // The same where purser opens HTTPS.
@@ -195,7 +162,7 @@ func TestPurserPaysAtTheSidecar(t *testing.T) {
 					}
 					bought += 2
 					city := newCity()
-					before := env.debits(t, a.wallet, s.payTo)
+					before := env.debits(t, a.wallet, s.PayTo)
 					got := c.run(t, endpoint(a.SidecarURL()), weather(city, 2))
 					n := s.count(t, got, city, a.wallet)
 					n.Debits -= before
@@ -203,7 +170,7 @@ func TestPurserPaysAtTheSidecar(t *testing.T) {
 						t.Fatalf("%s: %+v", c.name, got)
 					}
 				}
-				a.requireBooks(t, s.payTo, bought)
+				a.requireBooks(t, s.PayTo, bought)
 			})
 		}
 	}
@@ -213,7 +180,7 @@ func TestPurserPaysAtTheSidecar(t *testing.T) {
 func sidecar(t testing.TB, upstream string) *agent {
 	t.Helper()
 	key := "pk_" + strings.Repeat("side", 8)
-	p := env.purserAt(t, filepath.Join(t.TempDir(), "data"), "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "PURSER_DAILY_BUDGET=1")
+	p := env.Purser(t, process.Plain, filepath.Join(t.TempDir(), "data"), nil, "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "PURSER_DAILY_BUDGET=1")
 	p.Start(t)
 	owner, err := hostile.Deployment(t.Context(), p.URL(""), key)
 	if err != nil {

@@ -1,19 +1,12 @@
 package mcp
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/url"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/crypto"
-
+	"github.com/purserpay/purser/e2e/internal/official"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/testing/needed"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -61,62 +54,19 @@ var resumable = []kind{
 
 // seller is one that runs.
 type seller struct {
-	*process.Process
+	*official.Seller
 	kind kind
-	// payTo receives the money of this kind and of no other.
-	payTo x402.Address
-	// taken is held by the test that has the seller alone.
-	taken sync.Mutex
-	URL   string `json:"url"`
-	TLS   string `json:"tls"`
 }
 
 // seller returns the seller of a kind, which runs as long as the tests do.
 func (w *world) seller(t testing.TB, k kind) *seller {
 	t.Helper()
-	w.mu.Lock()
-	start := w.sellers[k.name]
-	if start == nil {
-		start = sync.OnceValues(func() (*seller, error) { return w.start(t, k) })
-		w.sellers[k.name] = start
-	}
-	w.mu.Unlock()
-	s, err := start()
-	if err != nil {
-		t.Fatalf("%s: %v", k.name, err)
-	}
+	s := w.Seller(t, k.name, []string{programFor(t, k.program), here("sellers", k.program)}, k.options...)
 	if k.alone {
-		s.taken.Lock()
-		t.Cleanup(s.taken.Unlock)
+		s.Taken.Lock()
+		t.Cleanup(s.Taken.Unlock)
 	}
-	return s
-}
-
-// start starts the seller of a kind, which ends with the run.
-func (w *world) start(t testing.TB, k kind) (*seller, error) {
-	t.Helper()
-	s := &seller{kind: k, payTo: payeeOf(k.name)}
-	cmd := exec.Command(programFor(t, k.program), here("sellers", k.program))
-	cmd.Env = process.Environment(append(k.options,
-		"FACILITATOR_URL="+w.money.FacilitatorURL(), "PAY_TO="+s.payTo.String(),
-		"TLS_CERT="+w.certificates.File, "TLS_KEY="+w.certificates.KeyFile)...)
-	p, line, err := process.Announced(cmd, func(string) bool { return true })
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	w.running = append(w.running, p)
-	w.mu.Unlock()
-	s.Process = p
-	if err := json.Unmarshal([]byte(line), s); err != nil {
-		return nil, fmt.Errorf("its first line is %q: %w", line, err)
-	}
-	return s, nil
-}
-
-// payeeOf is the address that is paid by the buyers of a seller. It has no known private key.
-func payeeOf(name string) x402.Address {
-	return x402.EVMAddress([20]byte(crypto.Keccak256([]byte(name))[12:]))
+	return &seller{s, k}
 }
 
 // direct talks to servers without any proxy.
@@ -147,7 +97,7 @@ func programFor(t testing.TB, script string) string {
 	switch {
 	case filepath.Ext(script) == ".mjs":
 		needed.File(t, "run `make e2e-deps`", here("node_modules", "agents"))
-		return node(t)
+		return official.Node(t)
 	case script == "mcp2.py":
 		return python(t, filepath.Join(process.Root(), "e2e", ".venv"))
 	default:
@@ -161,32 +111,11 @@ func python(t testing.TB, venv string) string {
 	return filepath.Join(venv, "bin", "python3")
 }
 
-// node is one whose fetch heeds the proxy variables: the one among the packages of e2e/peers.
-func node(t testing.TB) string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(process.Root(), "e2e", "peers", "node_modules", "node-*", "bin", "node"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range found {
-		if exec.Command(path, "--version").Run() == nil { // else it is for another kind of machine
-			return path
-		}
-	}
-	needed.Missing(t, "no Node 24 in e2e/peers, run `make e2e-deps`")
-	return ""
-}
-
 // endpoint returns the URL of the MCP server at an address.
 func endpoint(base string) string { return base + "/mcp" }
 
 // named is an address with the sellers' name in place of the host.
 func named(t testing.TB, raw string) string {
 	t.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = sellerName + ":" + u.Port()
-	return u.String()
+	return official.Under(t, sellerName, raw)
 }

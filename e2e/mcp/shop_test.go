@@ -17,8 +17,8 @@ import (
 // openShop opens a shop of our own, which speaks every dialect and can fail.
 func openShop(t testing.TB, o mcpshop.Options) (shop *mcpshop.Shop, url string) {
 	t.Helper()
-	o.Till = honest.Till{Facilitator: env.money.FacilitatorURL(), Client: env.money.Client()}
-	o.PayTo = env.money.PayTo
+	o.Till = honest.Till{Facilitator: env.Money.FacilitatorURL(), Client: env.Money.Client()}
+	o.PayTo = env.Money.PayTo
 	shop = mcpshop.New(o)
 	server := httptest.NewServer(shop)
 	t.Cleanup(func() {
@@ -108,7 +108,7 @@ func TestShop(t *testing.T) {
 				if !strings.Contains(got.Body, `"sunny in `+city+`"`) || !strings.Contains(got.Body, `payment-response"`) {
 					t.Fatalf("%+v", got)
 				}
-				if n := env.debits(t, p.wallet, env.money.PayTo); n != 1 || shop.Runs(city) != 1 {
+				if n := env.debits(t, p.wallet, env.Money.PayTo); n != 1 || shop.Runs(city) != 1 {
 					t.Errorf("%d debits, %d runs", n, shop.Runs(city))
 				}
 				calls := w.calls()
@@ -121,7 +121,7 @@ func TestShop(t *testing.T) {
 					}
 					return
 				}
-				requireChallenge(t, calls[0], dialectOf[d], env.money.PayTo)
+				requireChallenge(t, calls[0], dialectOf[d], env.Money.PayTo)
 			})
 		}
 	}
@@ -174,7 +174,7 @@ func TestShopFails(t *testing.T) {
 				if met := shop.Met(); len(met) != 1 || met[0] != f.Name {
 					t.Errorf("met %q", met)
 				}
-				if debits := env.debits(t, p.wallet, env.money.PayTo); f.On == mcpshop.Paid && (debits == 1) != f.Moves {
+				if debits := env.debits(t, p.wallet, env.Money.PayTo); f.On == mcpshop.Paid && (debits == 1) != f.Moves {
 					t.Errorf("%d debits: %+v", debits, got)
 				}
 				delivered := strings.Contains(got.Body, "sunny in "+city) && f.Name != "settles, other id"
@@ -202,7 +202,7 @@ func TestShopResumes(t *testing.T) {
 	if err != nil || !strings.Contains(again.Body, "sunny in "+city) {
 		t.Fatalf("%v: %+v", err, again)
 	}
-	if n := env.debits(t, p.wallet, env.money.PayTo); n != 1 {
+	if n := env.debits(t, p.wallet, env.Money.PayTo); n != 1 {
 		t.Errorf("%d debits", n)
 	}
 }

@@ -67,7 +67,7 @@ func (b *streamBuyer) wraps(server []string, variables ...string) *exec.Cmd {
 		"mcp", "run", "--key-file", b.keyFile, "--proxy", "http://" + b.Host(), "--name", "weather", "--state", filepath.Join(b.folder, "state"), "--",
 	}, server...)...)
 	cmd.Env = b.Environment(append([]string{
-		sellsOnStreams + "=1", sellerFolder + "=" + b.folder, "FACILITATOR_URL=" + env.money.FacilitatorURL(), "PAY_TO=" + env.money.PayTo.String(),
+		sellsOnStreams + "=1", sellerFolder + "=" + b.folder, "FACILITATOR_URL=" + env.Money.FacilitatorURL(), "PAY_TO=" + env.Money.PayTo.String(),
 	}, variables...)...)
 	return cmd
 }
@@ -109,7 +109,7 @@ func requireWeather(t *testing.T, s *sdk.ClientSession, city string) {
 func (b *streamBuyer) requireDebits(t *testing.T, n int) {
 	t.Helper()
 	from := common.Address(b.wallet.EVM())
-	moved, err := env.money.Chain.Transfers(t.Context(), &from, nil, 0)
+	moved, err := env.Money.Chain.Transfers(t.Context(), &from, nil, 0)
 	if err != nil || len(moved) != n {
 		t.Fatalf("%d debits, not %d: %v", len(moved), n, err)
 	}
@@ -137,7 +137,7 @@ func (b *streamBuyer) requireDebits(t *testing.T, n int) {
 func streamPurser(t *testing.T) *process.Purser {
 	t.Helper()
 	p := process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"),
-		"PURSER_RPC_URL="+env.money.RPCURL(), "PURSER_FACILITATOR_URL="+env.money.FacilitatorURL(), "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off")
+		"PURSER_RPC_URL="+env.Money.RPCURL(), "PURSER_FACILITATOR_URL="+env.Money.FacilitatorURL(), "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off")
 	p.Start(t)
 	return p
 }

@@ -25,7 +25,7 @@ func TestWhichToolsCostWhat(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	a.requireBooks(t, env.money.PayTo, 2)
+	a.requireBooks(t, env.Money.PayTo, 2)
 	tool := "mcp://" + strings.TrimPrefix(at, "http://") + "/tool/" + mcpshop.Tool
 	key := t.Name()
 	if rows := strings.Fields(a.Must(t, "spend", "--by", "tool", "--key", key, "--csv")); len(rows) != 2 || !strings.HasPrefix(rows[1], tool+",,") || !strings.Contains(rows[1], ",2,1.0000,0,0") {

@@ -34,7 +34,7 @@ func (w *world) tempoChain(t testing.TB) *process.Tempo {
 // fund gives a wallet money on the chains of rails.
 func (w *world) fund(t testing.TB, wallet x402.Address, onTempo bool) {
 	t.Helper()
-	if err := w.money.Fund(t.Context(), wallet, money.New(funds)); err != nil {
+	if err := w.Money.Fund(t.Context(), wallet, money.New(funds)); err != nil {
 		t.Fatal(err)
 	}
 	if !onTempo {
@@ -60,7 +60,7 @@ func (w *world) debits(t testing.TB, wallet x402.Address) int {
 func (w *world) moved(t testing.TB, wallet x402.Address) (n int, twice []common.Hash) {
 	t.Helper()
 	from := common.Address(wallet.EVM())
-	moved, err := w.money.Chain.Transfers(t.Context(), &from, nil, 0)
+	moved, err := w.Money.Chain.Transfers(t.Context(), &from, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/official"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
-const (
-	// patience bounds the run of a client.
-	patience = 2 * time.Minute
-	// atOnce is the number of clients that run at once: a processor is what they need to start.
-	atOnce = 4
-)
+// patience bounds the run of a client.
+const patience = 2 * time.Minute
 
 // A client makes purchases at once.
 type client struct {
@@ -109,7 +106,5 @@ func inEnvironment(t testing.TB, purchases []purchase) string {
 // finish runs a client's command to its end, with few others beside it.
 func finish(t testing.TB, cmd *exec.Cmd, purchases int) []result {
 	t.Helper()
-	env.turns <- struct{}{}
-	defer func() { <-env.turns }()
-	return process.Results[result](t, cmd, patience, purchases)
+	return official.Results[result](t, env.Town, cmd, patience, purchases)
 }

@@ -3,7 +3,6 @@ package mpp
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/purserpay/purser/sandbox/mppshop"
@@ -61,12 +60,7 @@ func TestPurserAtDeafAndDeadSellers(t *testing.T) {
 			if paid == 0 {
 				return
 			}
-			list, text := a.books(t)
-			for _, one := range list {
-				if !slices.Contains(one.Flags, "undelivered") {
-					t.Fatalf("not every payment is undelivered: %s", text)
-				}
-			}
+			a.requireUndelivered(t)
 			for _, p := range purchases[:3] {
 				// Purser knows by now that the seller delivers nothing.
 				if r := a.ask(t, p.url); r.Status == http.StatusOK {

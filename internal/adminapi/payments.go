@@ -33,7 +33,7 @@ type Payment struct {
 	pay.Means
 	Network     string `json:"network"`
 	Amount      string `json:"amount"`            // in the smallest unit
-	Charged     string `json:"charged,omitempty"` // of a settled payment that moved less than amount (scheme upto)
+	Charged     string `json:"charged,omitempty"` // where a settled payment moved less (scheme upto) or more (a fee for gas)
 	Currency    string `json:"currency"`
 	PayTo       string `json:"pay_to"`
 	Transaction string `json:"transaction"`

@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 
@@ -112,21 +113,39 @@ type TempoTransfer struct {
 
 // Transfers lists the transfers with a memo from an account. They are the payments.
 func (c *Tempo) Transfers(ctx context.Context, from common.Address) ([]TempoTransfer, error) {
-	event := crypto.Keccak256Hash([]byte("TransferWithMemo(address,address,uint256,bytes32)"))
-	logs, err := c.client.FilterLogs(ctx, ethereum.FilterQuery{
-		FromBlock: new(big.Int), Addresses: []common.Address{common.HexToAddress(TempoToken)},
-		Topics: [][]common.Hash{{event}, {common.BytesToHash(from[:])}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the transfers of %s on tempo: %w", from, err)
-	}
+	logs, err := c.logs(ctx, "TransferWithMemo(address,address,uint256,bytes32)", from)
 	moved := []TempoTransfer{}
 	for _, l := range logs {
 		if len(l.Topics) == 4 {
 			moved = append(moved, TempoTransfer{common.BytesToAddress(l.Topics[2][:]), new(big.Int).SetBytes(l.Data), l.Topics[3], l.TxHash})
 		}
 	}
-	return moved, nil
+	return moved, err
+}
+
+// Left adds up what has left an account, by transaction: payments with what the account has paid for their gas.
+func (c *Tempo) Left(ctx context.Context, from common.Address) (map[common.Hash]*big.Int, error) {
+	logs, err := c.logs(ctx, "Transfer(address,address,uint256)", from)
+	left := map[common.Hash]*big.Int{}
+	for _, l := range logs {
+		if left[l.TxHash] == nil {
+			left[l.TxHash] = new(big.Int)
+		}
+		left[l.TxHash].Add(left[l.TxHash], new(big.Int).SetBytes(l.Data))
+	}
+	return left, err
+}
+
+// logs reads the token's events of a kind whose first account is from.
+func (c *Tempo) logs(ctx context.Context, event string, from common.Address) ([]types.Log, error) {
+	logs, err := c.client.FilterLogs(ctx, ethereum.FilterQuery{
+		FromBlock: new(big.Int), Addresses: []common.Address{common.HexToAddress(TempoToken)},
+		Topics: [][]common.Hash{{crypto.Keccak256Hash([]byte(event))}, {common.BytesToHash(from[:])}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the transfers of %s on tempo: %w", from, err)
+	}
+	return logs, nil
 }
 
 // Balance returns an account's amount of the token, in its smallest unit.

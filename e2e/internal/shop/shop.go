@@ -17,7 +17,6 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/money"
-	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
 )
@@ -44,6 +43,9 @@ func MasterKey() vault.Source {
 	}
 	return vault.Given(k)
 }
+
+// MasterKeySetting is the variable that gives a purser this key.
+func MasterKeySetting() string { return "PURSER_MASTER_KEY=" + masterKey }
 
 // Bounded ends what a test waits for.
 func Bounded(t testing.TB) context.Context {
@@ -73,7 +75,7 @@ func New(t testing.TB, clock *process.Clock, valid time.Duration) *Shop {
 // Settings returns the variables of a purser that has no limits but the budgets.
 func (s *Shop) Settings(more ...string) []string {
 	return append([]string{
-		s.Clock.Setting(), "PURSER_MASTER_KEY=" + masterKey, "PURSER_KEY=" + Key, "PURSER_UPSTREAM=" + s.SellerURL,
+		s.Clock.Setting(), MasterKeySetting(), "PURSER_KEY=" + Key, "PURSER_UPSTREAM=" + s.SellerURL,
 		"PURSER_FACILITATOR_URL=" + s.FacilitatorURL, "PURSER_RPC_URL=" + s.RPCURL,
 		"PURSER_MAX_PAYMENT=off", "PURSER_PER_MINUTE=off", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
 	}, more...)
@@ -197,20 +199,4 @@ func (s *Shop) Audit(books hostile.Books, chain hostile.Ledger, mine func(order 
 		}
 	}
 	return found
-}
-
-// Journal reads all payments of a store.
-func Journal(t testing.TB, store pay.Store) (rows []*pay.Payment) {
-	t.Helper()
-	const page = 500
-	for q := (pay.LabelQuery{Limit: page}); ; {
-		list, err := store.AllPayments(Bounded(t), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rows = append(rows, list...); len(list) < page {
-			return rows
-		}
-		q.Before = list[page-1].ID
-	}
 }

@@ -4,7 +4,8 @@
 //
 // Rails: evm, tempo, sponsored (tempo, where the seller pays the fee), both (evm, x402 and tempo), auth (tempo, with the
 // credential in Payment-Authorization; for evm the official server asks for that header and does not read it), split (tempo with two payees), free (tempo with an amount of 0).
-// Faults: storm, deaf, dead, after/N, twins. GET /count shows what was seen; GET /log the exchanges, if LOG is set.
+// Faults: storm, deaf, dead, after/N, twins. GET /count shows what was seen, GET /orders how many credentials were settled
+// for each path and query, and GET /log the exchanges, if LOG is set.
 
 import http from "node:http";
 import https from "node:https";
@@ -24,6 +25,7 @@ const PRICE = "0.01";
 const SPLIT_TO = "0x00000000000000000000000000000000000000aa";
 
 const count = { challenges: 0, credentials: 0, distinct: 0, settled: 0, answers: 0 };
+const orders = {}; // by path and query → credentials that were settled
 const log = [];
 
 // ---- the official server, once for each rail
@@ -133,6 +135,8 @@ async function settled(rail, fault, request, one, body) {
       return { refused: result.challenge };
     }
     if (rail !== "evm") count.settled++;
+    const { pathname, search } = new URL(request.url);
+    orders[pathname + search] = (orders[pathname + search] ?? 0) + 1;
     const answer = result.withReceipt(Response.json({ good: "weather", body: body.toString("latin1") }));
     return { text: await answer.text(), headers: answer.headers };
   })();
@@ -199,6 +203,7 @@ async function serve(request, body) {
 
 async function handle(req, res) {
   if (req.url === "/count") return res.setHeader("Content-Type", "application/json").end(JSON.stringify(count));
+  if (req.url === "/orders") return res.setHeader("Content-Type", "application/json").end(JSON.stringify(orders));
   if (req.url === "/log") return res.setHeader("Content-Type", "application/json").end(JSON.stringify(log));
   const parts = [];
   for await (const part of req) parts.push(part);
