@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What an authorization was valid after is found in its call, also behind another call and behind words like its own.
+// The end of the wait for an authorization is found in its call, also behind another call and behind words like its own.
 func TestValidAfterIn(t *testing.T) {
 	t.Parallel()
 	a := x402.Authorization{

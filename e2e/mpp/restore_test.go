@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 func TestRestoredBehindACharge(t *testing.T) {
 	t.Parallel()
 	shop, address := openShop(t, mppshop.Options{})
-	p := env.purserAt(t, filepath.Join(t.TempDir(), "restored"), process.NewClock(t).Setting())
-	p.Binary = process.Program(t, process.Failpoints) // its clock is never set, but recovery does not pause between two looks
+	official := env.seller(t, mppx)
+	// Its clock is never set, but recovery does not pause between two looks.
+	p := env.purserAt(t, process.Failpoints, filepath.Join(t.TempDir(), "restored"), append(env.onTempo(t), process.NewClock(t).Setting())...)
 	start := func() {
 		t.Helper()
 		if err := p.Open(); err != nil {
@@ -28,6 +30,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 	}
 	start()
 	a := newAgent(t, p)
+	a.joinTempo(t)
 	buy := func(url, order string) process.Answer {
 		t.Helper()
 		got, err := process.Ask(t.Context(), a.proxied(), "GET", url, "", "Idempotency-Key", order)
@@ -36,17 +39,20 @@ func TestRestoredBehindACharge(t *testing.T) {
 		}
 		return got
 	}
-	orders := map[string]string{"one": named(t, address) + "/weather", "two": named(t, address) + "/storm", "gone": named(t, address) + "/deaf"}
+	orders := map[string]string{
+		"one": named(t, address) + "/weather", "two": named(t, address) + "/settles-denies", "gone": named(t, address) + "/deaf",
+		"on-tempo": named(t, official.URL) + "/tempo", "sponsored": named(t, official.URL) + "/sponsored", "gone-on-tempo": named(t, official.URL) + "/tempo/deaf",
+	}
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	if out, err := p.Command(t, "backup", backup); err != nil {
 		t.Fatal(out)
 	}
 	for order, url := range orders {
-		if got := buy(url, order); (got.Status == http.StatusOK) != (order != "gone") {
+		if got := buy(url, order); (got.Status == http.StatusOK) == strings.HasPrefix(order, "gone") {
 			t.Fatalf("%s: %d %s", order, got.Status, got.Body)
 		}
 	}
-	if n := env.debits(t, a.wallet); n != len(orders) {
+	if n := a.debits(t); n != len(orders) {
 		t.Fatalf("%d debits", n)
 	}
 	p.Kill()
@@ -77,12 +83,14 @@ func TestRestoredBehindACharge(t *testing.T) {
 			t.Errorf("%s: %d %v %s", order, got.Status, got.Header, got.Body)
 		}
 	}
-	if n, seen := env.debits(t, a.wallet), shop.Count(""); n != len(orders) || seen.Distinct != n {
+	if n, seen := a.debits(t), shop.Count(""); n != len(orders) || seen.Distinct != 3 {
 		t.Errorf("%d debits, %+v", n, seen)
 	}
-	if got := buy(orders["one"], "another"); got.Status != http.StatusOK {
-		t.Errorf("another order: %d %s", got.Status, got.Body)
+	for _, order := range []string{"one", "on-tempo"} {
+		if got := buy(orders[order], "another-"+order); got.Status != http.StatusOK {
+			t.Errorf("another order: %d %s", got.Status, got.Body)
+		}
 	}
-	a.requireBooks(t, len(orders)+1)
+	a.requireBooks(t, len(orders)+2)
 	p.End(t)
 }

@@ -353,7 +353,7 @@ func All() []Reason {
 			Operator:  "nothing: the seller has to name another header, or to offer x402",
 		},
 		{
-			Word: "idempotency-key-invalid", Group: Unsent, Why: "the `Idempotency-Key` is not one value of 1–255 visible ASCII characters",
+			Word: "idempotency-key-invalid", Group: Unsent, Why: "the `Idempotency-Key` is not one value of 1 to 255 visible ASCII characters",
 			Developer: "send a proper `Idempotency-Key`, or none",
 			Operator:  "nothing: the program has to change",
 		},
