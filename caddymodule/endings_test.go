@@ -39,7 +39,7 @@ for _ in range(8):
 		_, _ = w.Write(make([]byte, size))
 	})
 	for name, s := range sidecars(t, v) {
-		s.global = "local_certs\n\tauto_https disable_redirects"
+		s.global = "local_certs\n\tskip_install_trust\n\tauto_https disable_redirects"
 		s.app += "\n\t\tpause_host_after off" // empty answers count as failures
 		text := replaceOnce(t, s.caddyfile(), "http://:", "https://localhost:")
 		for _, block := range []string{"purser_upstream {", "transport purser {"} {

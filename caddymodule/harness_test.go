@@ -177,7 +177,6 @@ func (s *site) caddyfile() string {
 	return fmt.Sprintf(`{
 	admin off
 	persist_config off
-	skip_install_trust
 	storage file_system %s
 	log default {
 		level WARN

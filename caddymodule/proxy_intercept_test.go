@@ -216,7 +216,7 @@ func TestValidateMakesNoAuthority(t *testing.T) {
 func TestConfiguredAuthority(t *testing.T) {
 	s := newSite(t)
 	s.route = "purser_proxy\n\t\tpurser_api"
-	s.global = "pki {\n\t\tca purser {\n\t\t\tname \"Ours\"\n\t\t}\n\t}"
+	s.global = "skip_install_trust\n\tpki {\n\t\tca purser {\n\t\t\tname \"Ours\"\n\t\t}\n\t}"
 	mustLoad(t, s.caddyfile())
 	_, _, root := get(t, http.DefaultClient, s.url()+rootPath)
 	block, _ := pem.Decode([]byte(root))

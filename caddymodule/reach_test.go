@@ -139,6 +139,7 @@ func TestSitesOfTheSameCaddy(t *testing.T) {
 func TestProxyOverTLSOffersHTTP1(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("PURSER_FACILITATOR_URL", newStandIn(t).URL)
+	s.global = "skip_install_trust" // not into the machine's store
 	s.route = "purser_proxy\n\t\tpurser_api"
 	text := strings.Replace(s.caddyfile(), "http://:"+strconv.Itoa(s.port)+" {", "https://:"+strconv.Itoa(s.port)+" {\n\ttls internal {\n\t\ton_demand\n\t}", 1)
 	mustLoad(t, text)

@@ -82,7 +82,7 @@ func TestBareLogHasNoSecrets(t *testing.T) {
 func TestBareLogOverTLS(t *testing.T) {
 	s := newSite(t)
 	logged := filepath.Join(t.TempDir(), "log")
-	s.global = "local_certs\n\tauto_https disable_redirects"
+	s.global = "local_certs\n\tskip_install_trust\n\tauto_https disable_redirects"
 	text := replaceOnce(t, s.caddyfile(), "level WARN", "output file "+logged)
 	text = replaceOnce(t, text, "http://:", "https://localhost:")
 	mustLoad(t, replaceOnce(t, text, "\troute {", "\tlog\n\troute {"))
