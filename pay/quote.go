@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/purserpay/purser/money"
 )
 
 // Quote says what a call would pay. Nothing is journaled, reserved or signed for it.
@@ -14,6 +16,8 @@ type Quote struct {
 	Terms  Terms
 	Wallet Wallet // pays
 	Means  Means  // of what Terms name
+	// Gas is the most that the wallet pays for gas beside the price. Zero: nothing.
+	Gas money.Amount
 	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
 	Earlier *Payment
 	// Offers has all of the challenge, in the order of choice; nil for a repeat.
@@ -92,6 +96,7 @@ func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
 		return q, err
 	}
 	if b.New != nil {
+		q.Gas = b.New.gas()
 		b.Declined = p.clockRefusal(ctx, b.New.validity())
 	}
 	b.Now, b.Dry = p.now().UTC(), true

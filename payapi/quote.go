@@ -17,6 +17,8 @@ type quoteResult struct {
 	Asset    string `json:"asset"`
 	PayTo    string `json:"payTo"`
 	pay.Means
+	// Gas is the most that the wallet pays for gas beside the price, in the asset's smallest unit. "": nothing.
+	Gas    string `json:"gas,omitempty"`
 	Wallet *payer `json:"wallet,omitempty"`
 	// Repeats is set if the call would be answered with an earlier payment, and nothing new paid.
 	Repeats *paymentState `json:"repeats,omitempty"`
@@ -65,6 +67,9 @@ func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
 		state := newPaymentState(q.Earlier)
 		result.Repeats = &state
 	} else {
+		if !q.Gas.IsZero() {
+			result.Gas = q.Gas.String()
+		}
 		result.Wallet = &payer{ID: q.Wallet.ID}
 		if q.Wallet.Address != nil {
 			result.Wallet.Address = q.Wallet.Address.String()

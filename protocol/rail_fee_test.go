@@ -133,6 +133,18 @@ func TestRailWithFeesAndBounds(t *testing.T) {
 	}
 }
 
+// A dry run names the price, and the most that gas can cost beside it.
+func TestQuotesNameGas(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, nil)
+	p.dry = true
+	a, err := p.get()
+	if err != nil || a.Header.Get("Purser-Declined") != "dry-run" ||
+		!strings.Contains(a.Header.Get("Purser-Declined-Detail"), "0.01 USDC and up to 0.00007 USDC for gas on ") {
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
 // Each payee of a payment must be allowed.
 func TestRailWithPayees(t *testing.T) {
 	t.Parallel()

@@ -357,6 +357,7 @@ type pasture struct {
 	wallet string
 	door   *proxy.Transport
 	bound  *money.Amount // that requests set
+	dry    bool          // requests ask for a quote
 }
 
 func (p *pasture) now() time.Time { return time.Now().Add(time.Duration(p.skew.Load())) }
@@ -442,7 +443,7 @@ func (p *pasture) get() (proxytest.Answer, error) {
 	p.t.Helper()
 	call := proxy.NewCall(p.key, "", "")
 	r := proxytest.Request(p.t, http.MethodGet, p.farm.URL+"/eggs", nil)
-	call.MaxAmount = p.bound
+	call.MaxAmount, call.Dry = p.bound, p.dry
 	resp, err := p.door.RoundTrip(r.WithContext(proxy.WithCall(p.t.Context(), call)))
 	answer, err := proxytest.Read(resp, err)
 	call.Finish(err == nil && answer.StatusCode == http.StatusOK)

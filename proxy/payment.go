@@ -227,6 +227,7 @@ type quoteView struct {
 	Asset   string `json:"asset"`
 	PayTo   string `json:"payTo"`
 	Wallet  string `json:"wallet,omitempty"` // the address that pays
+	Gas     string `json:"gas,omitempty"`    // the most that gas costs beside the price, for people
 	pay.Means
 }
 
@@ -242,11 +243,18 @@ func viewOf(q pay.Quote) *quoteView {
 	if q.Wallet.Address != nil {
 		v.Wallet = q.Wallet.Address.String()
 	}
+	if !q.Gas.IsZero() {
+		v.Gas = money.Text(q.Gas)
+	}
 	return v
 }
 
 func (v *quoteView) sentence() string {
-	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s, %s", v.Price, v.Network, v.PayTo, v.Wallet, v.Words())
+	price := v.Price
+	if v.Gas != "" {
+		price += " and up to " + v.Gas + " for gas"
+	}
+	return fmt.Sprintf("dry run: %s on %s to %s would be paid from %s, %s", price, v.Network, v.PayTo, v.Wallet, v.Words())
 }
 
 // When a seller gets no new payments, and for how long.

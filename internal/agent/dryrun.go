@@ -40,6 +40,7 @@ type Offer struct {
 	Asset   string `json:"asset"`
 	PayTo   string `json:"payTo"`
 	Wallet  string `json:"wallet,omitempty"`
+	Gas     string `json:"gas,omitempty"` // the most that gas costs beside the price, for people
 	pay.Means
 }
 

@@ -114,6 +114,9 @@ func printQuote(q *agent.Quote, w io.Writer) error {
 		if !q.Pays {
 			t.row("price", q.Quote.Price)
 		}
+		if q.Quote.Gas != "" {
+			t.row("gas", "up to "+q.Quote.Gas+" beside the price")
+		}
 		t.row("to", q.Quote.PayTo)
 		t.row("on", q.Quote.Network)
 		t.some("from", q.Quote.Wallet)

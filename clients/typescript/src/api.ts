@@ -120,6 +120,8 @@ export interface Quote {
   payTo: string;
   protocol?: Protocol;
   rail: string;
+  /** The most that the wallet pays for gas beside the price, in the asset's smallest unit. Absent if it pays none. */
+  gas?: string;
   /** The wallet that would pay. */
   wallet?: { id: string; address?: string };
   /** The earlier payment that the call would be answered with: nothing new would be paid. */

@@ -213,7 +213,7 @@ describe("objects", { concurrency: true }, () => {
   const members = {
     quote: all<Quote>({
       ...{ amount: true, price: true, currency: true, network: true, asset: true, payTo: true },
-      ...{ protocol: true, rail: true, wallet: true, repeats: true, offers: true },
+      ...{ protocol: true, rail: true, gas: true, wallet: true, repeats: true, offers: true },
     }),
     offer: all<QuotedOffer>({
       ...{ protocol: true, rail: true, network: true, asset: true, amount: true, price: true, payTo: true, expires: true },

@@ -283,7 +283,8 @@ class Quote:
     """What purser would pay now. ``price`` is for people (``"0.01 USDC"``), ``amount`` in the smallest unit.
 
     ``repeats`` is the earlier payment that the call would be answered with: nothing new would be paid. ``offers`` are
-    all of the challenge, in the order of choice; there are none for a repeat.
+    all of the challenge, in the order of choice; there are none for a repeat. ``gas`` is the most that the wallet pays
+    for gas beside the price, in the smallest unit.
     """
 
     amount: str
@@ -297,6 +298,7 @@ class Quote:
     protocol: str | None = None
     rail: str | None = None
     offers: tuple[QuotedOffer, ...] = ()
+    gas: str | None = None
 
     @property
     def usdc(self) -> Decimal:
