@@ -47,7 +47,7 @@ func TestMarksTellTheOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Rails = []pay.Rail{brief{}} })
 	mark := pay.OrderMark(w.payer, "a", "order 1")
-	if mark == 0 || mark >= 1<<30 || mark == pay.OrderMark(w.payer, "b", "order 1") || mark == pay.OrderMark(w.payer, "a", "order 2") {
+	if mark == 0 || mark >= 1<<29 || mark == pay.OrderMark(w.payer, "b", "order 1") || mark == pay.OrderMark(w.payer, "a", "order 2") {
 		t.Errorf("mark %d", mark)
 	}
 	if pay.OrderMark(w.payer, "a", "") != 0 {
@@ -60,7 +60,7 @@ func TestMarksTellTheOrder(t *testing.T) {
 			t.Errorf("%x is of order %d, not %d", n, got, order)
 		}
 	}
-	for after, want := range map[uint64]uint64{0: 0, mark: mark, 1 << 30: 0, 1_800_000_000: 0} {
+	for after, want := range map[uint64]uint64{0: 0, mark: mark, 1 << 29: 0, 1_800_000_000: 0} {
 		if got := pay.OrderOf(w.payer, pay.UsedAuthorization{ValidAfter: after}); got != want {
 			t.Errorf("valid after %d: order %d", after, got)
 		}

@@ -55,7 +55,7 @@ func (p *Payer) shortNonce(of string, order uint64) (n x402.Nonce) {
 	_, _ = rand.Read(n[:]) // never fails: crypto/rand ends the process instead
 	n[0] &^= isOrder >> 24
 	if order > 0 {
-		binary.BigEndian.PutUint32(n[:], isOrder|uint32(order)) //nolint:gosec // it has 30 bits
+		binary.BigEndian.PutUint32(n[:], isOrder|uint32(order)) //nolint:gosec // it has 29 bits
 	}
 	copy(seed[:shortSeed], n[:])
 	tag := p.store.NonceTag(of, seed)
@@ -64,10 +64,10 @@ func (p *Payer) shortNonce(of string, order uint64) (n x402.Nonce) {
 }
 
 // A challenge that chooses the nonce leaves room for the mark of an order only: in the ValidAfter of a message of
-// EIP-3009, which must lie in the past, or in the 4 first bytes of a short nonce. Two orders have one mark by chance, 1 in
-// 2^30.
+// EIP-3009, which must lie in the past, or in the 4 first bytes of a short nonce. A number of 29 bits is a time before 1988.
+// Two orders have one mark by chance, 1 in 2^29.
 const (
-	orderBits = 30
+	orderBits = 29
 	isOrder   = 1 << 31 // marks a short nonce that has the mark of an order
 )
 

@@ -12,7 +12,7 @@ import (
 func TestValidAfterIn(t *testing.T) {
 	t.Parallel()
 	a := x402.Authorization{
-		From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{2}), Value: money.New(5), ValidAfter: 1<<30 - 1, ValidBefore: 2_000_000_000,
+		From: x402.EVMAddress([20]byte{1}), To: x402.EVMAddress([20]byte{2}), Value: money.New(5), ValidAfter: 1<<29 - 1, ValidBefore: 2_000_000_000,
 		Nonce: x402.Nonce{9, 8},
 	}
 	of := func(change func(*x402.Authorization)) []byte {
