@@ -297,7 +297,11 @@ func inner(value []byte) ([]member, error) { return members(value, false) }
 
 // read is object, or the loose reading of one.
 func read(text []byte, loose bool) ([]member, error) {
-	if !loose && strictjson.Nesting(text) > maxNesting || !json.Valid(text) {
+	if !loose && strictjson.Nesting(text) > maxNesting {
+		return nil, errNoCall
+	}
+	text, ok := readable(text, loose)
+	if !ok {
 		return nil, errNoCall
 	}
 	return members(text, loose)
