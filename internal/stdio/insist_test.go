@@ -127,7 +127,7 @@ func TestIDsAsClientsReadThem(t *testing.T) {
 	}
 }
 
-// Of two calls whose ids differ in their spelling alone, each gets its own answer.
+// Two calls have ids that differ in their spelling alone. Each gets its own answer.
 func TestIDsInTwoSpellings(t *testing.T) {
 	t.Parallel()
 	p := start(t, newBank(t), t.TempDir())
