@@ -215,3 +215,17 @@ func TestUnpaidPlaceBehindAPayment(t *testing.T) {
 		})
 	}
 }
+
+// A prefetch between a request and its repeat by the client's library makes the repeat no purchase.
+func TestUnpaidCallForgetsNoPayment(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Reuse = func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "again") }
+	id := w.get(s.URL + "/x").Paid(t)
+	w.Closed(id)
+	w.get(s.URL+"/x", "Sec-Purpose", "prefetch").Declined(t, DeclinedUnasked, true)
+	if again := w.get(s.URL+"/x", "X-Stainless-Retry-Count", "1").Paid(t); again != id {
+		t.Errorf("payment %s instead of %s", again, id)
+	}
+	s.Expect(3, 2, 1)
+}

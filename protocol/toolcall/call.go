@@ -137,8 +137,8 @@ func Cancelled(message []byte) string {
 // keeps none of the body.
 func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id), loose: c.loose} }
 
-// Loosen has further answers read as clients read them: of members of one name the last one counts, and they may be
-// nested deeply. Nothing behind a payment may pass unread. Terms that are to be paid are never read so.
+// Loosen has further answers read as clients read them: of members of one name the last one counts, they may be nested
+// deeply, and see lenient. Nothing behind a payment may pass unread. Terms that are to be paid are never read so.
 func (c *Call) Loosen() { c.loose = true }
 
 // Pays reports whether the call carries a credential: its client pays by itself.
