@@ -186,8 +186,8 @@ func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.
 	return resp, ResultDeclined, nil
 }
 
-// declineWithheld hands on a 402 without its challenge, because a payment for it may be out: see behindPayments. Or a
-// client has left, and payments of its are not looked for. A client that pays by itself would pay it.
+// declineWithheld hands on a 402 without its challenge, because a payment for it may be out: see behindPayments. Or its
+// client has left, and no earlier payment was looked for. A client that pays by itself would pay it.
 func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reason string, err error) (*http.Response, string, error) {
 	why := t.explain(reason, err)
 	why.Detail = printable(why.Detail)
