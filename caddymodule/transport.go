@@ -189,11 +189,15 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant, 
 	if x, ok := vars[h.name].(*exchange); ok {
 		return x
 	}
-	x := &exchange{tenant: t, declined: h.unpaid(req, from)}
+	x := &exchange{tenant: t}
+	unpaid := h.unpaid(req, from)
 	x.spender, x.refused = h.spender(req.Context())
 	t.payer.NoteUse(x.spender.keyID, policy.DoorTransport)
-	if x.declined == "" && x.refused == nil {
+	if unpaid != "" && unpaid != declinedEarlyData { // which may repeat a request that was paid for
+		x.declined = unpaid
+	} else if x.refused == nil {
 		x.call = proxy.NewCall(pay.Key{ID: x.spender.keyID}, x.spender.task, proxy.IdempotencyKey(req.Header))
+		x.call.Unpaid = unpaid
 		x.call.ReadKey = func(ctx context.Context) (pay.Key, error) { return h.keyOf(ctx, t, x.spender) }
 		x.call.Ask(req.Header)
 		x.call.Closing(from.header("Connection"))

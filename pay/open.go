@@ -40,8 +40,8 @@ type Request struct {
 	Again string
 	// MaxAmount bounds what a new payment may cost, in the smallest unit; nil: the key's policy does.
 	MaxAmount *money.Amount
-	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
-	OnlyRepeat bool
+	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat. Unpaid: nor does a repeat of it.
+	OnlyRepeat, Unpaid bool
 
 	// Redirects places the request among the redirects of paid answers; nil on REST.
 	Redirects *Redirects
@@ -144,6 +144,9 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 
 // reportRefusal tells of a payment that its key may not make.
 func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
+	if r.Unpaid {
+		return
+	}
 	rule, detail := string(Code(err)), err.Error()
 	switch Code(err) {
 	case CodePolicy:

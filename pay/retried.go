@@ -68,7 +68,7 @@ func (p *Payer) remembered(r Request, identity Hash) string {
 // forget notes the end of a call without a payment. A repeat that begins now is that call's, if it has begun behind the
 // answer of the last payment. Else it may be that payment's as well.
 func (p *Payer) forget(r Request) {
-	if r.HTTP == nil || r.Retried || r.IdempotencyKey != "" || r.Again != "" || r.Arrival == nil {
+	if r.HTTP == nil || r.Retried || r.Unpaid || r.IdempotencyKey != "" || r.Again != "" || r.Arrival == nil {
 		return
 	}
 	identity := identityOf(r.Task, r.HTTP.fingerprint(r.HTTP.Body))

@@ -72,8 +72,3 @@ func iconOf(req *http.Request) bool {
 	name := req.URL.Path
 	return name == "/favicon.ico" || strings.HasPrefix(name, "/apple-touch-icon") && strings.HasSuffix(name, ".png")
 }
-
-// unaskedError says why a request buys nothing.
-type unaskedError string
-
-func (e unaskedError) Error() string { return string(e) }

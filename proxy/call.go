@@ -38,6 +38,8 @@ type Call struct {
 	// MaxAmount bounds what a new payment may cost, nil: the key's policy does; see [HeaderMaxAmount].
 	MaxAmount *money.Amount
 	Dry       bool // nothing is paid; see [HeaderDryRun]
+	// Unpaid is the door's reason to pay nothing for the request, whatever it costs; "": there is none.
+	Unpaid string
 	// URL returns the client's absolute URL, once a payment is decided. Repeats are recognized by
 	// it. A door that may send the same request to several upstreams must set it, or a repeat that
 	// goes to another one is a new payment. Nil or "": the URL that is sent first.
@@ -88,6 +90,7 @@ type memo struct {
 	repeats   bool          // the payment is an earlier call's
 	// onlyRepeat: there was no challenge, so no new payment is made.
 	onlyRepeat bool
+	unpaid     *unpaidError // nothing is sent, for this reason; nil: there is none
 	placed     *pay.Redirects
 	tail       *tail        // of the answer; nil: it has no end but that of its body
 	earlier    *pay.Payment // as this call found it; nil for a new one

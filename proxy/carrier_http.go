@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -257,7 +259,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // decoded undoes the seller's content coding, because a v1 challenge is in the body. If it cannot,
 // it returns the body as it is, which is no challenge then.
 func decoded(body []byte, coding string) []byte {
-	plain, err := decoder(bytes.NewReader(body), strings.ToLower(strings.TrimSpace(coding)))
+	plain, err := decoder(bytes.NewReader(body), coding)
 	if err != nil || plain == nil {
 		return body
 	}
@@ -269,19 +271,38 @@ func decoded(body []byte, coding string) []byte {
 	return out
 }
 
-func decoder(body io.Reader, coding string) (io.Reader, error) {
+// maxCodings bounds the content codings of one answer.
+const maxCodings = 3
+
+// decoder undoes content codings, of which the last one was applied last. It returns nil if there is none, or one that it
+// does not know.
+func decoder(body io.Reader, codings string) (plain io.Reader, err error) {
+	list := strings.Split(strings.ToLower(codings), ",")
+	if len(list) > maxCodings {
+		return nil, nil
+	}
+	for _, coding := range slices.Backward(list) {
+		if coding = strings.TrimSpace(coding); coding == "" || coding == "identity" {
+			continue
+		}
+		if plain, err = decoderOf(body, coding); err != nil || plain == nil {
+			return nil, err
+		}
+		body = plain
+	}
+	return plain, nil
+}
+
+func decoderOf(body io.Reader, coding string) (io.Reader, error) {
 	switch coding {
 	case "gzip", "x-gzip":
 		return gzip.NewReader(body)
 	case "deflate": // zlib by the standard, bare deflate by some
-		b, err := io.ReadAll(body)
-		if err != nil {
-			return nil, err
+		ahead := bufio.NewReader(body)
+		if head, _ := ahead.Peek(2); len(head) == 2 && head[0]&0x0f == 8 && binary.BigEndian.Uint16(head)%31 == 0 {
+			return zlib.NewReader(ahead)
 		}
-		if r, err := zlib.NewReader(bytes.NewReader(b)); err == nil {
-			return r, nil
-		}
-		return flate.NewReader(bytes.NewReader(b)), nil
+		return flate.NewReader(ahead), nil
 	case "br":
 		return brotli.NewReader(body), nil
 	case "zstd":

@@ -98,25 +98,19 @@ const eventStream = "text/event-stream"
 func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func(protocol.Answer) *problem) {
 	c.said, c.waits, c.ids = toolcall.Answer{}, late != nil, nil // a redirect, a page and an empty body are no answers
 	body, is := resp.Body.(*watched)
-	if !is || resp.StatusCode != http.StatusOK {
+	if !is || resp.StatusCode != http.StatusOK && (late == nil || !succeeds(resp)) {
 		return
 	}
-	var (
-		source = body.ReadCloser
-		most   = toolcall.MaxAnswer
-		coding = strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
-	)
+	source, most := body.ReadCloser, toolcall.MaxAnswer
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if late != nil {
-		most = maxToolAnswer
+		most, kind = maxToolAnswer, kindForClients(resp.Header)
 		c.call.Loosen()
-	}
-	if coding == "deflate" { // cannot be read as it comes
-		c.waits = false
-		return
 	}
 	came := &taken{from: source, most: most + readAhead}
 	plain := io.Reader(came)
-	if coding != "" && coding != "identity" {
+	coding := codingsOf(resp.Header)
+	if coding != "" {
 		decoded, err := decoder(came, coding)
 		if plain = decoded; err != nil || decoded == nil {
 			c.waits = false
@@ -124,7 +118,7 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 			return
 		}
 	}
-	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
+	switch {
 	case kind == "application/json":
 		read, err := io.ReadAll(io.LimitReader(plain, int64(most)+1))
 		if len(read) > most {
@@ -137,13 +131,43 @@ func (c *mcpCarrier) arrived(resp *http.Response, p protocol.Protocol, late func
 	case late == nil:
 		body.ReadCloser = came.back(c.untilAnswer(newEventReader(plain)), source)
 	default:
-		if coding != "" {
-			resp.Header.Del("Content-Encoding")
-			resp.Header.Del("Content-Length")
-			resp.ContentLength, resp.Uncompressed = -1, true
+		uncoded(resp, coding)
+		if lastEventOf(resp) == nil { // its type is told in another way than those that follow it read
+			resp.Header.Set("Content-Type", eventStream)
 		}
 		came.letGo()
 		body.ReadCloser = rejoined{c.whileWorking(newEventReader(plain), late, p), source}
+	}
+}
+
+func succeeds(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
+
+// kindForClients returns the type of an answer as official clients find it: anywhere in the field.
+func kindForClients(h http.Header) string {
+	field := strings.ToLower(strings.Join(h.Values("Content-Type"), ","))
+	for _, kind := range []string{eventStream, "application/json"} {
+		if strings.Contains(field, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// codingsOf returns the content codings of an answer; "": it has none.
+func codingsOf(h http.Header) string {
+	codings := strings.ToLower(strings.Join(h.Values("Content-Encoding"), ","))
+	if strings.Trim(strings.ReplaceAll(codings, "identity", ""), " ,") == "" {
+		return ""
+	}
+	return codings
+}
+
+// uncoded takes the codings of a body that has none any more out of an answer.
+func uncoded(resp *http.Response, coding string) {
+	if coding != "" {
+		resp.Header.Del("Content-Encoding")
+		resp.Header.Del("Content-Length")
+		resp.ContentLength, resp.Uncompressed = -1, true
 	}
 }
 
@@ -357,7 +381,7 @@ func (c *mcpCarrier) heard(p protocol.Protocol) (a protocol.Answer) {
 
 func (c *mcpCarrier) answer(resp *http.Response, p protocol.Protocol) protocol.Answer {
 	header := c.httpCarrier.answer(resp, p)
-	if header.Speaks || resp.StatusCode != http.StatusOK {
+	if header.Speaks || !succeeds(resp) {
 		header.Failed = c.said.Failed
 		return header
 	}

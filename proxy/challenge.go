@@ -60,11 +60,15 @@ func (t *Transport) behindPaywall(req *http.Request, call *Call, page *http.Resp
 }
 
 // declineForeign hands a 402 without a challenge on as it is, with a reason. Its body may mean something to
-// the client that has nothing to do with purser.
-func (t *Transport) declineForeign(req *http.Request, resp *http.Response) (*http.Response, string, error) {
+// the client that has nothing to do with purser. Where the answer to a payment has led, a client that pays by itself finds
+// no other way to pay in its header.
+func (t *Transport) declineForeign(req *http.Request, call *Call, resp *http.Response) (*http.Response, string, error) {
 	e := Explain(DeclinedNoChallenge)
 	if seen := asksFor(resp.Header); seen != "" {
 		e.Detail += ": it asks for " + seen
+	}
+	if t.redirects.onWay(req, call) {
+		resp.Header.Del("WWW-Authenticate")
 	}
 	t.tellDeclined(req, e.Reason, e.Detail, nil, nil)
 	e.Detail = printable(e.Detail)

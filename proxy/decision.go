@@ -424,6 +424,9 @@ func heldWords(p *pay.Payment, err error) string {
 	if unsent, is := errors.AsType[*unsentError](err); is {
 		return "Nothing was paid now: " + unsent.Error()
 	}
+	if failed, is := errors.AsType[*pay.FailedError](err); is && p.State == pay.Settled {
+		return fmt.Sprintf("This was paid before, on %s. Nothing was paid now, and the payment could not be sent again: %s", pay.Moment(p.Closed), failed.Detail)
+	}
 	_, text := withheld(p, nil)
 	return text
 }

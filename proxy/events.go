@@ -37,8 +37,11 @@ func (r *eventReader) next(most int) (e event, err error) {
 	for {
 		var line []byte
 		if line, err = r.line(&e, most); err != nil {
+			if e.cut = err == errLongEvent; e.cut && len(bytes.Trim(line, "\r\n")) == 0 { //nolint:errorlint // it is returned bare
+				e.cut = false // its end is what was too long
+				return e, nil
+			}
 			e.take(line)
-			e.cut = err == errLongEvent //nolint:errorlint // it is returned bare
 			return e, err
 		}
 		if len(line) == 0 {

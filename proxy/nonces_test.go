@@ -79,3 +79,21 @@ func TestSellerWantsTheOtherNonce(t *testing.T) {
 		t.Errorf("%d payments", n)
 	}
 }
+
+// Another host that gives itself the same realm is paid in its own form, whatever this one has refused.
+func TestOtherNonceIsOfOneHost(t *testing.T) {
+	t.Parallel()
+	realm := func() string { return "shop.test" }
+	newer := newerCharges(t, func(string) bool { return true }, realm)
+	older := newerCharges(t, func(string) bool { return false }, realm)
+	w := newer.world()
+	for range 2 {
+		if a := w.get(newer.URL + "/a"); a.StatusCode != http.StatusPaymentRequired || payable(a) {
+			t.Fatal(a.StatusCode, a.Text)
+		}
+	}
+	if a := w.get(older.URL + "/a"); a.StatusCode != http.StatusOK {
+		t.Fatal(a.StatusCode, a.Text)
+	}
+	older.expect(1, 1, 1)
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/money"
@@ -43,6 +44,25 @@ func (e *unsentError) Error() string {
 }
 
 func (e *unsentError) Unwrap() error { return e.cause }
+
+// unpaidError reports a request that is not paid for, whatever it costs.
+type unpaidError struct{ reason, why string }
+
+func (e *unpaidError) Error() string { return e.why }
+
+// unpaid says why a request is not paid for, whatever it costs; nil: it may be.
+func (t *Transport) unpaid(req *http.Request, call *Call, seen *sendTrace) *unpaidError {
+	if call.Unpaid != "" {
+		return &unpaidError{call.Unpaid, declines.Why(call.Unpaid)}
+	}
+	if why := unasked(req); why != "" {
+		return &unpaidError{DeclinedUnasked, why}
+	}
+	if !t.plain.allows(req.URL, seen.remote()) {
+		return &unpaidError{DeclinedPlainHTTP, declines.Why(DeclinedPlainHTTP)}
+	}
+	return nil
+}
 
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
@@ -87,10 +107,13 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		m.placed = t.redirects.place(req, call)
 	}
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
+	if m.unpaid != nil {
+		failing = m.unpaid
+	}
 	want := pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew, Retried: call.Retried,
-		MaxAmount: call.MaxAmount, HTTP: t.carrierFor(req).identity(req, asked, m.body), OnlyRepeat: failing != nil || m.onlyRepeat,
+		MaxAmount: call.MaxAmount, HTTP: t.carrierFor(req).identity(req, asked, m.body), OnlyRepeat: failing != nil || m.onlyRepeat, Unpaid: m.unpaid != nil,
 		Approved: call.approved, Redirects: m.placed, LedFrom: call.strayed, Arrival: call.arrival, Gone: func() bool { return conns.Gone(call.caller) },
 	}
 	if call.Dry {
@@ -106,7 +129,11 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		err = failing
 	}
 	if err != nil {
-		if refused, is := errors.AsType[*pay.PolicyError](err); is && refused.Rule == pay.RuleHostPaused {
+		refused, is := errors.AsType[*pay.PolicyError](err)
+		switch {
+		case is && m.unpaid != nil && refused.Rule != pay.RuleRedirected: // it comes first
+			err = m.unpaid
+		case is && refused.Rule == pay.RuleHostPaused:
 			t.sellers.forget(call.Key.ID, req.URL.Host) // a person decides from now on
 		}
 		giveBack()
@@ -119,8 +146,8 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	t.redirects.buys(call.Key.ID, m.placed)
 	if m.wire = t.protocols.Of(a.Payload()); m.wire == nil {
 		err = errOtherProtocol
-	} else {
-		err = t.carrierFor(req).room(req, m.wire, a.Payload())
+	} else if err = t.carrierFor(req).room(req, m.wire, a.Payload()); err == nil && m.unpaid != nil {
+		err = m.unpaid
 	}
 	if err != nil {
 		a.Abandon(err.Error())
@@ -368,7 +395,7 @@ func (p *proofs) refused(req *http.Request, call *Call, d *decision) {
 
 // any reports whether the call may repeat one whose proof was refused.
 func (p *proofs) any(req *http.Request, call *Call) bool {
-	return p.some.Load() && !call.Anew && !call.Dry && call.led.paymentID == "" && p.now().Before(p.urls.Get(call.Key.ID, proofName(req, call)))
+	return p.some.Load() && !call.Anew && !call.Dry && call.Unpaid == "" && call.led.paymentID == "" && p.now().Before(p.urls.Get(call.Key.ID, proofName(req, call)))
 }
 
 // take returns what is remembered of the call that this one with a body repeats, once.

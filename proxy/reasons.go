@@ -50,7 +50,8 @@ const HeaderDryRun = "Purser-Dry-Run"
 // "doors", "validity", "unanswered", "redirected", "approval-needed", "approval-denied", …
 //
 // With the first group the 402 is the seller's, with its challenge: nothing of ours went to it. With
-// caller-gone it has none, because a payment of an earlier call was not looked for.
+// caller-gone and key-revoked it has none, because a payment of an earlier call was not looked for. With
+// idempotency-key-reused it has none, because the client calls it the request of an earlier payment.
 // internal/declines tells people of each.
 const (
 	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits
@@ -126,6 +127,7 @@ func declined(err error) (reason string, left *pay.Payment) {
 		spent   *pay.SpentError
 		failing *failingError
 		unsent  *unsentError
+		unpaid  *unpaidError
 		dry     *dryRunError
 		full    *admission.FullError
 		none    *pay.NoWalletError
@@ -150,6 +152,8 @@ func declined(err error) (reason string, left *pay.Payment) {
 	case errors.As(err, &unsent):
 		reason, _ = declined(unsent.cause)
 		return reason, unsent.payment
+	case errors.As(err, &unpaid):
+		return unpaid.reason, nil
 	case errors.As(err, &failing):
 		return DeclinedSellerFailing, nil
 	case errors.As(err, &full):
@@ -167,12 +171,10 @@ func declined(err error) (reason string, left *pay.Payment) {
 func failedReason(f *pay.FailedError) (string, *pay.Payment) {
 	reason := declines.Of(pay.Code(f.Cause)).Word
 	switch p := f.Payment; {
-	case reason == DeclinedSilent && p != nil && p.State == pay.Open:
-		return DeclinedOpen, p
+	case p != nil && (p.State == pay.Settled || p.State == pay.Open && (!p.Refused || reason == DeclinedSilent)): // a repeat, perhaps
+		return afterSend(p), p
 	case reason != "":
 		return reason, nil
-	case p != nil && p.State == pay.Open && !p.Refused:
-		return DeclinedOpen, p
 	case f.Funds:
 		return DeclinedFunds, nil
 	case p != nil && p.State == pay.Void:

@@ -77,11 +77,15 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		t.withholdChallenge(req, resp, held, reason, text)
 		return resp, ResultDeclined, nil
 	}
-	if reason == pay.RuleRedirected {
+	if slices.Contains(behindPayments, reason) {
 		return t.declineWithheld(req, resp, reason, err)
 	}
 	return t.decline(req, resp, reason, err)
 }
+
+// behindPayments lists the reasons of requests that an earlier payment may be for: the answer to one has led there, the
+// client's own word is that it is the same request, or the key is gone by which payments are looked for.
+var behindPayments = []string{pay.RuleRedirected, DeclinedReused, DeclinedKeyRevoked}
 
 // setRetryAfter asks the client to wait. A seller that asks it to wait for longer keeps its word.
 func setRetryAfter(h http.Header, wait time.Duration, now time.Time) {
@@ -182,8 +186,8 @@ func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.
 	return resp, ResultDeclined, nil
 }
 
-// declineWithheld hands on a 402 without its challenge, because a payment for it may be out: the answer to one may
-// have led here, or a client that has left is not looked for. A client that pays by itself would pay it.
+// declineWithheld hands on a 402 without its challenge, because a payment for it may be out: see behindPayments. Or its
+// client has left, and no earlier payment was looked for. A client that pays by itself would pay it.
 func (t *Transport) declineWithheld(req *http.Request, resp *http.Response, reason string, err error) (*http.Response, string, error) {
 	why := t.explain(reason, err)
 	why.Detail = printable(why.Detail)
@@ -262,7 +266,7 @@ func detailOf(err error) string {
 	if _, text, is := pay.RetryAfter(err); is {
 		return text
 	}
-	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.UnreadyError](err), saying[*pay.HeaderError](err), saying[unaskedError](err))
+	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.UnreadyError](err), saying[*pay.HeaderError](err), saying[*unpaidError](err))
 }
 
 // saying returns the text of the error of a type that err wraps; "" if there is none.

@@ -44,7 +44,7 @@ func (t *Transport) insist(req *http.Request, call *Call, resp *http.Response, s
 // Tools ask by nothing else.
 func (t *Transport) challenges(resp *http.Response) bool {
 	_, found, _ := t.protocols.Offers(nil, resp.Header, nil)
-	return found || resp.StatusCode == http.StatusOK
+	return found || succeeds(resp)
 }
 
 // maxPage bounds what is read of an error page to find out what it says.

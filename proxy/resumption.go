@@ -2,7 +2,8 @@ package proxy
 
 import (
 	"errors"
-	"mime"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -112,12 +113,16 @@ func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 	if len(cut) == 0 {
 		return
 	}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body, is := resp.Body.(*watched)
-	if !is || resp.StatusCode != http.StatusOK || kind != eventStream || resp.Header.Get("Content-Encoding") != "" {
+	if !is || !succeeds(resp) { // official clients look at no more
 		return
 	}
-	body.ReadCloser = rejoined{&eventFilter{from: newEventReader(body.ReadCloser), most: maxToolAnswer, look: func(e event) []byte {
+	source := io.Reader(body.ReadCloser)
+	if coding := codingsOf(resp.Header); coding != "" {
+		source = &unpacking{from: source, coding: coding}
+		uncoded(resp, coding)
+	}
+	body.ReadCloser = rejoined{&eventFilter{from: newEventReader(source), most: maxToolAnswer, look: func(e event) []byte {
 		for _, c := range cut {
 			c.ids.add(e.id)
 			if c.call.Sort(e.data) == toolcall.Answers {
@@ -128,6 +133,28 @@ func (t *Transport) resume(req *http.Request, call *Call, resp *http.Response) {
 		}
 		return e.raw
 	}}, body.ReadCloser}
+}
+
+// unpacking undoes content codings from its first read on: their beginning may come late.
+type unpacking struct {
+	from   io.Reader
+	coding string
+	plain  io.Reader
+}
+
+// Read implements io.Reader.
+func (u *unpacking) Read(p []byte) (int, error) {
+	if u.plain == nil {
+		plain, err := decoder(u.from, u.coding)
+		if err == nil && plain == nil {
+			err = fmt.Errorf("a resumed stream has a content coding that purser does not know: %q", u.coding)
+		}
+		if err != nil {
+			return 0, err
+		}
+		u.plain = plain
+	}
+	return u.plain.Read(p)
 }
 
 // resumed gives the call of a stream the payment of the call that an answer in it is for. It returns what the client

@@ -206,22 +206,20 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 		resp, seen, challenge, found, problem = t.behindPaywall(req, call, resp, seen)
 	}
 	if !found {
-		return t.declineForeign(req, resp)
+		return t.declineForeign(req, call, resp)
 	}
 	if call.led.paymentID != "" {
 		return t.declineRedirected(req, call, resp)
 	}
-	if why := unasked(req); why != "" {
-		return t.decline(req, resp, DeclinedUnasked, unaskedError(why))
-	}
-	if !t.plain.allows(req.URL, seen.remote()) {
-		return t.decline(req, resp, DeclinedPlainHTTP, nil)
-	}
+	unpaid := t.unpaid(req, call, seen) // an earlier payment may be for it all the same
 	kept, err := call.whole(req)
-	if err != nil {
+	switch {
+	case err != nil && unpaid != nil:
+		return t.decline(req, resp, unpaid.reason, unpaid)
+	case err != nil:
 		return t.refuse(req, resp, err)
 	}
-	if problem == nil && !call.Dry && call.job.paymentID == "" {
+	if problem == nil && !call.Dry && call.job.paymentID == "" && unpaid == nil {
 		signed, err := t.signIn(req, call, challenge, kept, seen)
 		if err != nil {
 			closeBody(resp)
@@ -237,7 +235,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 			}
 			call.cookies.take(req, resp)
 			if challenge, found, problem = carrier.offers(req, resp); !found {
-				return t.declineForeign(req, resp)
+				return t.declineForeign(req, call, resp)
 			}
 		}
 	}
@@ -248,6 +246,7 @@ func (t *Transport) payAnswer(req *http.Request, call *Call, resp *http.Response
 	}
 	m := &memo{
 		challenge: kept.fitting(challenge), method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
+		unpaid: unpaid,
 	}
 	if call.job.paymentID == "" {
 		err = t.openPayment(req, call, m, "")

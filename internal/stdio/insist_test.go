@@ -105,3 +105,48 @@ func TestWhileItInsists(t *testing.T) {
 		t.Errorf("purser was asked %d times", len(b.asked))
 	}
 }
+
+// A server that spells the id of a call in another way, which clients take for the same, gets no terms to them behind a
+// payment.
+func TestIDsAsClientsReadThem(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{`"1"`, "1.0", "1e0"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			p := start(t, b, t.TempDir())
+			p.calls(1, "Kiel")
+			p.asks(1)
+			p.paid(1)
+			p.write(p.serverOut, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":%s,"isError":true}}`, id, terms)
+			if words := p.refused(1); !strings.Contains(words, "payment p0 was sent, and the server asks for money again") {
+				t.Error(words)
+			}
+			p.end()
+		})
+	}
+}
+
+// Two calls have ids that differ in their spelling alone. Each gets its own answer.
+func TestIDsInTwoSpellings(t *testing.T) {
+	t.Parallel()
+	p := start(t, newBank(t), t.TempDir())
+	text := `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Bonn"}}}`
+	p.calls(1, "Kiel")
+	p.write(p.toRelay, "%s", text)
+	if got := p.line(p.serverIn); got != text {
+		t.Fatal(got)
+	}
+	p.asks(1)
+	p.paid(1)
+	free := `{"jsonrpc":"2.0","id":"1","result":{"content":[]}}`
+	p.write(p.serverOut, "%s", free)
+	if got := p.line(p.fromRelay); got != free {
+		t.Error(got)
+	}
+	answer := p.delivers(1, "sunny")
+	if got := p.line(p.fromRelay); got != answer {
+		t.Error(got)
+	}
+	p.end()
+}

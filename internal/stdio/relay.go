@@ -189,5 +189,13 @@ func (r *Relay) asked(line []byte) *call {
 	id := toolcall.Addressee(line)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.calls[id]
+	if c := r.calls[id]; c != nil || id == "" {
+		return c
+	}
+	for _, c := range r.calls {
+		if c.Named(id) {
+			return c
+		}
+	}
+	return nil
 }

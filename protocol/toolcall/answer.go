@@ -43,7 +43,7 @@ func (c *Call) Sort(message []byte) Kind {
 // SortBeginning is Sort for a message of which only the beginning is known, in a stream or body of the call's own. failed:
 // it is an error. It is Other if it does not say what it is.
 func (c *Call) SortBeginning(of []byte) (k Kind, failed bool) {
-	d := json.NewDecoder(bytes.NewReader(of))
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(of, []byte(mark))))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return Other, false
 	}
@@ -73,8 +73,13 @@ func Addressee(message []byte) string {
 	return spelt(id)
 }
 
+// Named reports whether an id, from [Addressee], is that of the call as clients compare them.
+func (c *Call) Named(id string) bool { return sameID(json.RawMessage(id), c.id) }
+
 // Adopt returns the answer to another call with the same content as an answer to this one.
-func (c *Call) Adopt(answer []byte) []byte { return with(answer, member{"id", c.id}) }
+func (c *Call) Adopt(answer []byte) []byte {
+	return with(bytes.TrimPrefix(answer, []byte(mark)), member{"id", c.id})
+}
 
 // sameID reports whether a server's id is that of a call as clients compare them: official ones take the text "1" and
 // the number 1.0 for 1.
@@ -169,6 +174,9 @@ func (a *Answer) askIn(loose bool, result, meta []member) {
 func (a *Answer) ask(loose bool, terms json.RawMessage, d Dialect) bool {
 	if text, is := strictjson.Unquote(terms); is {
 		terms = json.RawMessage(text)
+	}
+	if plain, ok := readable(terms, loose); ok {
+		terms = plain
 	}
 	asked, err := read(terms, loose)
 	version := get(asked, "x402Version")

@@ -137,8 +137,8 @@ func Cancelled(message []byte) string {
 // keeps none of the body.
 func (c *Call) Asked() *Call { return &Call{Method: c.Method, id: slices.Clone(c.id), loose: c.loose} }
 
-// Loosen has further answers read as clients read them: of members of one name the last one counts, and they may be
-// nested deeply. Nothing behind a payment may pass unread. Terms that are to be paid are never read so.
+// Loosen has further answers read as clients read them: of members of one name the last one counts, they may be nested
+// deeply, and see lenient. Nothing behind a payment may pass unread. Terms that are to be paid are never read so.
 func (c *Call) Loosen() { c.loose = true }
 
 // Pays reports whether the call carries a credential: its client pays by itself.
@@ -297,7 +297,11 @@ func inner(value []byte) ([]member, error) { return members(value, false) }
 
 // read is object, or the loose reading of one.
 func read(text []byte, loose bool) ([]member, error) {
-	if !loose && strictjson.Nesting(text) > maxNesting || !json.Valid(text) {
+	if !loose && strictjson.Nesting(text) > maxNesting {
+		return nil, errNoCall
+	}
+	text, ok := readable(text, loose)
+	if !ok {
 		return nil, errNoCall
 	}
 	return members(text, loose)

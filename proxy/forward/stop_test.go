@@ -98,7 +98,7 @@ func TestRevoked(t *testing.T) {
 	w.get(s.URL + "/x").Paid(t)
 	revoke := func() { w.stop(pay.StopRevoke) }
 	r.before.Store(&revoke)
-	w.get(s.URL+"/y").Declined(t, proxy.DeclinedKeyRevoked, true)
+	w.get(s.URL+"/y").Declined(t, proxy.DeclinedKeyRevoked, false)
 	a := w.get(s.URL + "/x")
 	if p := a.Problem(t); a.StatusCode != http.StatusProxyAuthRequired || p.Reason != reasonCredentials {
 		t.Errorf("%d %+v", a.StatusCode, p)
