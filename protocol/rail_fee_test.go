@@ -139,7 +139,7 @@ func TestRailWithFeesAndBounds(t *testing.T) {
 	}
 }
 
-// What was paid for gas raises no price: the guard goes by what the seller got.
+// Gas raises no price: the guard goes by what the seller got.
 func TestRailWithFeesAndAGuard(t *testing.T) {
 	t.Parallel()
 	p := newThicket(t, &policy.Policy{PriceGuard: new(2)})

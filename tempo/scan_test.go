@@ -124,7 +124,9 @@ func TestHints(t *testing.T) {
 	}
 	token := tempo.Network().Assets[0].Address
 	n.has = 50_006
-	move := func(amount uint64) []tempo.Call { return []tempo.Call{tempo.Transfer{To: token, Amount: money.New(amount)}.Call(token)} }
+	move := func(amount uint64) []tempo.Call {
+		return []tempo.Call{tempo.Transfer{To: token, Amount: money.New(amount)}.Call(token)}
+	}
 	if gas, err := c.Gas(t.Context(), x402.Address{}, move(7)); err != nil || gas != 800_000 { // it lacks the gas
 		t.Errorf("%d, %v", gas, err)
 	}

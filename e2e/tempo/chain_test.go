@@ -274,7 +274,9 @@ type estimating struct {
 	gas uint64
 }
 
-func (e estimating) Gas(context.Context, x402.Address, []tempo.Call) (uint64, error) { return e.gas, nil }
+func (e estimating) Gas(context.Context, x402.Address, []tempo.Call) (uint64, error) {
+	return e.gas, nil
+}
 
 // A payee sends on all that it has while a payment is on its way. That takes more gas than was estimated, and the payment
 // has it.
