@@ -1,6 +1,7 @@
 package tempo_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestUsed(t *testing.T) {
 		t.Errorf("%+v, %+v", used, strange)
 	}
 	nothing := logs[1]
-	nothing.amount, nothing.topics = 0, append(logs[1].topics[:3:3], tx) // of a stranger
+	nothing.amount, nothing.topics = 0, slices.Concat(logs[1].topics[:3], []string{tx}) // of a stranger
 	n.receipt = append([]entry{nothing}, logs...)
 	ask.From, ask.Size = n.used, 0
 	if a, err := c.Used(t.Context(), ask); err != nil || len(a.Used) != 1 || a.Used[0].Nonce != q.Authorization.Nonce {
