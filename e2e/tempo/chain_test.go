@@ -312,7 +312,7 @@ func TestFails(t *testing.T) {
 	p.lend()
 	p.rail = tempo.NewRail(estimating{p.rpc, 50_000}, nil)
 	q, signed := p.sign(15*time.Second, "")
-	const left = 10_500
+	left := q.Authorization.Value.SubSaturated(money.New(9_900)).Big().Uint64() // for gas, and too little for the price
 	p.leave(left)
 	if err := p.rpc.Submit(t.Context(), signed); err == nil {
 		t.Fatal("it did not fail")
