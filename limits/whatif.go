@@ -224,7 +224,7 @@ func (v *replayed) take(pol policy.Policy, row *pay.Payment) (rule, ask string, 
 		}
 	}
 	if row.State == pay.Settled {
-		v.now[got.Price] = row.Moved()
+		v.now[got.Price] = row.Paid()
 	}
 	v.paid[row.Host] = v.paid[row.Host] || counts(row)
 	return "", got.Ask, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,16 @@ func (p *Payer) watches(network string) bool {
 	defer p.identity.mu.Unlock()
 	serves, asked := p.identity.networks[n.ChainID]
 	return serves || !asked
+}
+
+// asksAgain reports whether the next payment on another rail asks the network's RPC anew whether it serves that: an RPC
+// that was found to serve others only may serve it by now.
+func (p *Payer) asksAgain(network string) bool {
+	n, known := p.known(network)
+	return known && p.opts.Chain != nil && !slices.ContainsFunc(n.Assets, func(a x402.Asset) bool {
+		_, is := p.identity.remembered(a, p.now())
+		return is
+	})
 }
 
 // remembered returns the result of an earlier check while it is valid.

@@ -172,8 +172,8 @@ func (e *SellerSettlesError) Error() string {
 	return "the seller says that the authorization is used already: it settles payments itself"
 }
 
-// UnreadyError: a rail cannot make a payment at the moment. Its network's RPC does not answer, gas is too dear, or the
-// challenge ends too soon. Nothing was signed.
+// UnreadyError: a rail cannot make a payment at the moment. Its network's RPC does not answer, gas is too dear, the
+// challenge ends too soon, or the chain would refuse the payment. Nothing was signed.
 type UnreadyError struct {
 	Network string // our name
 	Cause   error

@@ -21,6 +21,13 @@ func PaceOf(p *Payer, k Key, door policy.Door) uint64 {
 	return uint64(j.PerMinute)
 }
 
+// WithdrawalIdentity recognizes equal orders, NewNonce marks what one has moved, and WithdrawnBy reads the mark.
+var (
+	WithdrawalIdentity = withdrawalIdentity
+	NewNonce           = (*Payer).newNonce
+	WithdrawnBy        = (*Payer).withdrawn
+)
+
 // ShortNonce makes a nonce for a rail with room for a mark only, and Tagged looks for a key's tag in an authorization.
 // OrderMark makes the mark of an idempotency key, and OrderOf reads it.
 var (

@@ -189,6 +189,9 @@ func (p *Payer) probe(ctx context.Context) (all probes) {
 				return err
 			})
 		}
+		if p.opts.Chain == nil && n.Rail != 0 {
+			n.RPC, n.Unready = Probe{Configured: true, Err: fmt.Errorf("no evidence for %s: %w (%s)", n.Name, ErrUnwatched, n.RPCSetting)}, true
+		}
 		if p.opts.Second != nil {
 			wg.Go(func() { n.SecondRPC = p.checkSecond(ctx, n.Network) })
 		}

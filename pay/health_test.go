@@ -13,6 +13,18 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
+// Health tells of a network that nothing is paid on, because it has no RPC.
+func TestHealthTellsOfNoRPC(t *testing.T) {
+	t.Parallel()
+	base, _ := x402.NetworkByWire("base")
+	tempo, _ := x402.NetworkByWire("tempo")
+	w := newWorld(t, func(o *pay.Options) { o.Chain, o.Networks = nil, []x402.Network{base, tempo} })
+	h := w.payer.Health(t.Context())
+	if n := h.Networks; h.RPC.OK || !errors.Is(h.RPC.Err, pay.ErrUnwatched) || n[0].Unready || n[0].RPC.Configured || !n[1].Unready || !errors.Is(n[1].RPC.Err, pay.ErrUnwatched) {
+		t.Errorf("%+v", h)
+	}
+}
+
 // deadChain answers nothing while it is dead.
 type deadChain struct {
 	pay.Chain

@@ -75,8 +75,8 @@ func (c *CounterCheck) Add(p *Payment) error {
 			}
 		}
 	}
-	if p.Price != "" && p.State == Settled && !p.Terms.Amount.IsZero() && !slices.Contains(c.prices[p.Price], p.Moved()) {
-		c.prices[p.Price] = append(c.prices[p.Price], p.Moved())
+	if p.Price != "" && p.State == Settled && !p.Terms.Amount.IsZero() && !slices.Contains(c.prices[p.Price], p.Paid()) {
+		c.prices[p.Price] = append(c.prices[p.Price], p.Paid())
 	}
 	return nil
 }

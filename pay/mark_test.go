@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -39,6 +40,24 @@ func TestMarksTellTheKey(t *testing.T) {
 	}
 	if pay.ShortNonce(w.payer, "a", 0) == n {
 		t.Error("two payments have one nonce")
+	}
+}
+
+// The nonce of a withdrawal tells its order, whatever the wallet has paid for gas beside the amount.
+func TestMarksTellTheWithdrawal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	five, wallet, to := money.New(5), pay.Wallet{ID: "wallet"}, x402.EVMAddress([20]byte{19: 9})
+	for name, amount := range map[string]*money.Amount{"of an amount": &five, "of all": nil} {
+		of := pay.WithdrawalIdentity(wallet.ID, to, amount)
+		u := pay.UsedAuthorization{Nonce: pay.NewNonce(w.payer, string(of[:])), To: to, Value: money.New(7), Fee: money.New(2)}
+		if got := pay.WithdrawnBy(w.payer, wallet, u); got != of {
+			t.Errorf("%s: %x", name, got)
+		}
+		u.Fee = money.New(1)
+		if got := pay.WithdrawnBy(w.payer, wallet, u); amount != nil && got != (pay.Hash{}) {
+			t.Errorf("%s: another amount is %x", name, got)
+		}
 	}
 }
 

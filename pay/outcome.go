@@ -292,7 +292,7 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	}
 	// A free answer is no price: it would let the next one ask anything.
 	if p.Price != "" && !p.Terms.Amount.IsZero() {
-		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Moved(), Set: true})
+		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Paid(), Set: true})
 	}
 	p.EventID = o.EventID
 	e := p.event(o)

@@ -246,6 +246,9 @@ func (p *Payment) Moved() money.Amount {
 // Fee returns the part of what was moved that the wallet has paid for gas.
 func (p *Payment) Fee() money.Amount { return p.Charged.SubSaturated(p.Terms.Amount) }
 
+// Paid returns the price of a settled payment: what was moved, without gas.
+func (p *Payment) Paid() money.Amount { return p.Moved().SubSaturated(p.Fee()) }
+
 // Sendable reports whether the payload may be sent (again) at now.
 func (p *Payment) Sendable(now time.Time) bool {
 	return p.Canceling == nil && now.Add(ResendMargin).Before(p.ValidBefore())

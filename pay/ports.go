@@ -278,7 +278,8 @@ type UsedAuthorization struct {
 	Matched     bool
 	To          x402.Address
 	Value       money.Amount
-	ValidAfter  uint64 // of the message of EIP-3009; 0: it is not known
+	Fee         money.Amount // the part of Value that the wallet has paid for gas
+	ValidAfter  uint64       // of the message of EIP-3009; 0: it is not known
 }
 
 // Announcing is a store of several nodes, which compares by what limits they pay. Each node decides by

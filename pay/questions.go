@@ -19,6 +19,8 @@ const (
 	readsPerMinute  = 100 // a wallet that is paid from all the time takes 12 of each, and an empty one 60
 	tracesAtOnce    = 30  // of what became of a payment; each is 10 to 30 questions
 	tracesPerMinute = 30
+	railsAtOnce     = 300 // new payments on other rails, each of some questions: few calls make one in vain
+	railsPerMinute  = 600
 	maxFindings     = 10_000
 	// findingKept is the time for which the chain's word on a payment is remembered.
 	findingKept = time.Second
@@ -45,13 +47,17 @@ func RetryAfter(err error) (wait time.Duration, text string, is bool) {
 }
 
 // questions bounds what each key asks the RPC. A call of an operator has no key, and is not bounded.
-type questions struct{ reads, traces *perclient.Limiter[string] }
+type questions struct{ reads, traces, rails *perclient.Limiter[string] }
 
 func newQuestions() questions {
-	return questions{perclient.NewLimiter[string](readsAtOnce, readsPerMinute), perclient.NewLimiter[string](tracesAtOnce, tracesPerMinute)}
+	return questions{
+		perclient.NewLimiter[string](readsAtOnce, readsPerMinute), perclient.NewLimiter[string](tracesAtOnce, tracesPerMinute),
+		perclient.NewLimiter[string](railsAtOnce, railsPerMinute),
+	}
 }
 
 func (q questions) read(keyID string, now time.Time) error  { return ask(q.reads, keyID, now) }
+func (q questions) rail(keyID string, now time.Time) error  { return ask(q.rails, keyID, now) }
 func (q questions) trace(keyID string, now time.Time) error { return ask(q.traces, keyID, now) }
 
 func ask(l *perclient.Limiter[string], keyID string, now time.Time) error {

@@ -137,11 +137,14 @@ func (p *Payer) assetOf(row *Payment) (n x402.Network, a x402.Asset, err error) 
 }
 
 // authorize completes the authorization of a new payment on a rail that package x402 does not know, or says why the
-// rail cannot: *UnreadyError.
+// rail cannot: *UnreadyError, *QuestionsError.
 func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement) error {
 	rail := p.other(row.Authorization.Rail)
 	if rail == nil {
 		return nil
+	}
+	if err := p.questions.rail(row.KeyID, p.now()); err != nil {
+		return err
 	}
 	if _, short := rail.(Marking); short {
 		row.Authorization.Nonce = p.shortNonce(row.KeyID, p.orderMark(row.KeyID, row.IdempotencyKey))

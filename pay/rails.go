@@ -58,7 +58,7 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 	switch rail := req.Rail(); {
 	case p.rank(req) == len(p.opts.Ways) && (req.Way != "" || !rail.Other()):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: "the way " + req.Named() + " is not enabled (PURSER_RAILS)"}
-	case (rail.Other() || req.Nonce != nil) && !p.watches(network):
+	case req.Nonce != nil && !p.watches(network), rail.Other() && !p.watches(network) && !p.asksAgain(network):
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: p.needsRPC(network)}
 	case rail.Other() && SignsFor(p.opts.Wallets, network) != nil:
 		return &x402.UnsupportedError{Kind: "scheme", Value: req.Scheme, Detail: SignsFor(p.opts.Wallets, network).Error()}

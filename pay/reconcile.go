@@ -182,12 +182,15 @@ func (p *Payer) found(ctx context.Context, w Wallet, a x402.Asset, u UsedAuthori
 	at := u.Block.Time.UTC()
 	row := &Payment{
 		ID: idOf("payment", at, a, u), KeyID: k.ID, OrganizationID: k.OrganizationID,
-		Terms:    Terms{Network: w.Network, Scheme: schemeOf(u.Rail), Asset: a.Address, PayTo: u.To, Amount: u.Value},
+		Terms:    Terms{Network: w.Network, Scheme: schemeOf(u.Rail), Asset: a.Address, PayTo: u.To, Amount: u.Value.SubSaturated(u.Fee)},
 		Currency: a.Currency(), WalletID: w.ID, Created: at,
 		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidAfter: p.orderOf(u), ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
 		State:         Settled, Confirmed: true, Reconciled: true, Closed: at, Transaction: u.Transaction,
 		Reason: "found on the chain: the books were restored from a backup, or copied, and did not have it", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
+	}
+	if !u.Fee.IsZero() {
+		row.Charged = u.Value
 	}
 	if of := p.withdrawn(w, u); of != (Hash{}) {
 		row.Door, row.RequestURL, row.Host = policy.DoorOperator, WithdrawalURL+u.To.String(), WithdrawalHost

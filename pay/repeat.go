@@ -173,14 +173,11 @@ func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 }
 
 // buys reports whether the chain would see the same purchase. The chain does not tell the maximum of scheme upto, but
-// what was taken. On other rails it may tell of the price and a fee.
+// what was taken.
 func (p *Payment) buys(terms Terms) bool {
 	t, fits := p.Terms, p.Terms.Amount == terms.Amount
-	switch {
-	case t.Scheme == x402.SchemeUpto:
+	if t.Scheme == x402.SchemeUpto {
 		fits = t.Amount.Cmp(terms.Amount) <= 0
-	case p.Authorization.Rail.Other():
-		fits = t.Amount.Cmp(terms.Amount) >= 0
 	}
 	return fits && t.bought().Scheme == terms.bought().Scheme && t.Network == terms.Network && t.Asset == terms.Asset && t.PayTo == terms.PayTo
 }

@@ -27,11 +27,12 @@ func (p *Payer) newNonce(of string) (n x402.Nonce) {
 	return n
 }
 
-// withdrawn finds the order that an authorization of a wallet carried out: for its amount, or for all. It is zero
-// for a payment of a key.
+// withdrawn finds the order that an authorization of a wallet carried out: for its amount, without gas, or for all. It is
+// zero for a payment of a key.
 func (p *Payer) withdrawn(w Wallet, u UsedAuthorization) Hash {
 	seed, tag := NonceSeed(u.Nonce[:len(NonceSeed{})]), NonceSeed(u.Nonce[len(NonceSeed{}):])
-	for _, amount := range []*money.Amount{&u.Value, nil} {
+	ordered := u.Value.SubSaturated(u.Fee)
+	for _, amount := range []*money.Amount{&ordered, nil} {
 		if of := withdrawalIdentity(w.ID, u.To, amount); p.store.NonceTag(string(of[:]), seed) == tag {
 			return of
 		}

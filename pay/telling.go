@@ -278,7 +278,41 @@ func (b *Begin) tell(v BeginView, list *[]Notice) error {
 	if b.New.Host == "" {
 		return nil
 	}
+	if err := b.tellBeside(v, list); err != nil {
+		return err
+	}
 	return b.tellPayee(v, list)
+}
+
+// tellBeside adds a notice of each further payee that the key has never paid, at a host whose payees are known.
+func (b *Begin) tellBeside(v BeginView, list *[]Notice) error {
+	for _, one := range b.Beside {
+		row := b.New.Clone()
+		row.Terms.PayTo, row.Terms.Amount = one.To, one.Amount
+		payee := payeeMark(row)
+		stays, err := noticed(v, payee, row.Created.Add(NoticeOnceKept/2))
+		if err != nil {
+			return err
+		}
+		if stays {
+			continue
+		}
+		told, err := noticed(v, payee, row.Created)
+		if err != nil {
+			return err
+		}
+		host, err := noticed(v, payeesMark(row), row.Created)
+		if err != nil {
+			return err
+		}
+		n := Notice{At: row.Created}
+		if host && !told {
+			n = newPayeeNotice(b.KeyName, row)
+		}
+		n.Marks = []string{payee}
+		*list = append(*list, n)
+	}
+	return nil
 }
 
 // tellPayee adds a notice of a host or payee that the key has never paid. Of a host from before there

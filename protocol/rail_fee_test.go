@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/purserpay/purser/money"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/policy"
+	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
@@ -24,7 +26,7 @@ type thicket struct{ clover }
 
 const mostFee, theFee = 70, 5
 
-var gleaner = x402.EVMAddress([20]byte{0x9e})
+var gleaner, stranger = x402.EVMAddress([20]byte{0x9e}), x402.EVMAddress([20]byte{0x57})
 
 func (c thicket) Network() x402.Network {
 	n := c.clover.Network()
@@ -39,7 +41,11 @@ func (c thicket) Authorize(ctx context.Context, a x402.Authorization, r x402.Req
 }
 
 func (c thicket) Payees(x402.Requirement) []pay.Payee {
-	return []pay.Payee{{To: gleaner, Amount: money.New(1 + c.meadow.gleans.Load())}}
+	to := gleaner
+	if c.meadow.strange.Load() {
+		to = stranger
+	}
+	return []pay.Payee{{To: to, Amount: money.New(1 + c.meadow.gleans.Load())}}
 }
 
 func (c thicket) Transfer(_ context.Context, a x402.Authorization, _ x402.Asset) (x402.Authorization, error) {
@@ -145,12 +151,73 @@ func TestQuotesNameGas(t *testing.T) {
 	}
 }
 
+// Gas raises no price: the guard goes by what the seller got.
+func TestRailWithFeesAndAGuard(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, &policy.Policy{PriceGuard: new(2)})
+	if a, err := p.get(); err != nil || a.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", a, err)
+	}
+	p.released()
+	if row := p.looked(time.Minute); row.State != pay.Settled || row.Fee().IsZero() {
+		t.Fatalf("%+v", row)
+	}
+	for i, want := range []string{"price-guard", ""} {
+		p.farm.more.Store(10_001 - uint64(i))
+		if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != want {
+			t.Errorf("price %d: %v, %v", i, a, err)
+		}
+	}
+}
+
+// A key whose wallet is empty asks on and on. The RPC is not asked as often.
+func TestRailAsksNoFlood(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, nil)
+	p.meadow.mu.Lock()
+	p.meadow.funds[p.wallet] = 0
+	p.meadow.mu.Unlock()
+	for range 2_000 {
+		a, err := p.get()
+		if err != nil || a.StatusCode == http.StatusOK {
+			t.Fatalf("%v, %v", a, err)
+		}
+		if a.Header.Get("Purser-Declined") == proxy.DeclinedOverloaded {
+			if a.Header.Get("Retry-After") == "" {
+				t.Errorf("%v", a.Header)
+			}
+			return
+		}
+	}
+	t.Errorf("2000 purchases asked for %d authorizations", p.meadow.asked.Load())
+}
+
 // Each payee of a payment must be allowed.
 func TestRailWithPayees(t *testing.T) {
 	t.Parallel()
 	p := newThicket(t, &policy.Policy{DenyPayees: []x402.Address{gleaner}})
 	if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != "payees" {
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// People are told of a further payee that a known seller names anew, once.
+func TestRailWithPayeesAndNotices(t *testing.T) {
+	t.Parallel()
+	p := newThicket(t, nil)
+	for n, strange := range []bool{false, false, true, true, false} {
+		p.meadow.strange.Store(strange)
+		if a, err := p.get(); err != nil || a.StatusCode != http.StatusOK {
+			t.Fatalf("%d: %v, %v", n, a, err)
+		}
+		list, err := p.store.Notices(t.Context(), pay.NoticeQuery{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = slices.DeleteFunc(list, func(n pay.Notice) bool { return n.Kind != pay.NoticeNewPayee })
+		if told := n >= 2; told != (len(list) == 1) || told && !strings.Contains(list[0].Text, stranger.String()) || len(list) > 1 {
+			t.Errorf("%d: %+v", n, list)
+		}
 	}
 }
 

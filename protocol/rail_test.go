@@ -71,6 +71,7 @@ func (clover) Takes(r x402.Requirement) error {
 }
 
 func (c clover) Authorize(_ context.Context, a x402.Authorization, _ x402.Requirement) (x402.Authorization, error) {
+	c.meadow.asked.Add(1)
 	if c.meadow.down.Load() {
 		return a, errors.New("the meadow does not answer")
 	}
@@ -112,6 +113,10 @@ type meadow struct {
 	stale  bool   // the RPC's newest block is old
 	fee    uint64 // that an account pays beside each transfer
 	gleans atomic.Uint64
+	asked  atomic.Int32 // for what an authorization needs
+
+	strange   atomic.Bool // another payee gets a part
+	elsewhere atomic.Bool // the RPC is for another chain
 }
 
 type transfer struct {
@@ -173,6 +178,9 @@ func (m *meadow) settle(message, signature string) (tx string, err error) {
 func (m *meadow) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.ChainIdentity, error) {
 	if n.Name != "meadow" {
 		return pay.ChainIdentity{}, pay.ErrUnwatched
+	}
+	if m.elsewhere.Load() {
+		return pay.ChainIdentity{ChainID: 4243}, errors.New("another chain")
 	}
 	return pay.ChainIdentity{ChainID: 4242, Genesis: "0x" + strings.Repeat("5e", 32)}, nil
 }
@@ -303,7 +311,8 @@ type farm struct {
 	meadow  *meadow
 	account string
 	passes  atomic.Int32
-	next    atomic.Value // what becomes of the next pass: "", "lose" its answer, "drop" it
+	next    atomic.Value  // what becomes of the next pass: "", "lose" its answer, "drop" it
+	more    atomic.Uint64 // that eggs cost
 }
 
 func newFarm(t *testing.T, m *meadow) *farm {
@@ -322,7 +331,7 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass, err := base64.StdEncoding.DecodeString(r.Header.Get("Stile-Pass"))
 	var signed [2]string
 	if err != nil || json.Unmarshal(pass, &signed) != nil {
-		w.Header().Set("Stile", "10000 "+f.account+" 60")
+		w.Header().Set("Stile", fmt.Sprint(10_000+f.more.Load(), " ", f.account, " 60"))
 		w.WriteHeader(http.StatusPaymentRequired)
 		return
 	}
@@ -352,6 +361,7 @@ type pasture struct {
 	meadow *meadow
 	farm   *farm
 	payer  *pay.Payer
+	store  pay.Store
 	books  *books.Books
 	key    pay.Key
 	wallet string
@@ -403,6 +413,7 @@ func newPastureOf(t *testing.T, open func(*testing.T, pay.Clock) pay.Store, limi
 	p.farm = newFarm(t, p.meadow)
 	store := open(t, p.now)
 	o := proxytest.PayOptions()
+	o.Telling.On, p.store = true, store
 	o.Store, o.Wallets, o.Clock, o.Chain, o.Rails = store, keyring{signer.NewLocal(store), store}, p.now, p.meadow, []pay.Rail{rail(p.meadow)}
 	var err error
 	if p.payer, err = pay.New(o); err != nil {
@@ -560,6 +571,23 @@ func (p *pasture) diesByHeight() {
 	again := row.Clone()
 	if text, err := json.Marshal(again); err != nil || json.Unmarshal(text, again) != nil || again.Authorization != row.Authorization || !bytes.Contains(text, []byte(row.Authorization.Message)) {
 		p.t.Errorf("%s %v", text, err)
+	}
+}
+
+// While the RPC is for another chain, nothing is paid. Once it is for this one, payments find that out by themselves.
+func TestRailOfPlayWaitsForItsRPC(t *testing.T) {
+	t.Parallel()
+	p := newPasture(t, stores["memory"])
+	p.meadow.elsewhere.Store(true)
+	for _, want := range []string{proxy.DeclinedUnready, proxy.DeclinedUnsupported} {
+		if a, err := p.get(); err != nil || a.Header.Get("Purser-Declined") != want {
+			t.Errorf("%v, %v", a, err)
+		}
+	}
+	p.meadow.elsewhere.Store(false)
+	p.skew.Add(int64(2 * time.Minute))
+	if a, err := p.get(); err != nil || a.Text != "a dozen eggs" {
+		t.Errorf("%v, %v", a, err)
 	}
 }
 

@@ -120,7 +120,8 @@ const (
 	gasUnknown = 800_000
 )
 
-// Gas estimates the transaction of some calls. More than the bound of sponsors is cut.
+// Gas estimates the transaction of some calls. More than the bound of sponsors is cut. A transaction that would fail, of an
+// account that has the money, is an error: it would cost its gas all the same.
 func (c *Client) Gas(ctx context.Context, from x402.Address, calls []Call) (uint64, error) {
 	type call struct {
 		To    x402.Address `json:"to"`
@@ -136,12 +137,28 @@ func (c *Client) Gas(ctx context.Context, from x402.Address, calls []Call) (uint
 		"from": from.String(), "type": hexOf([]byte{kindTransaction}), "calls": asked, "nonceKey": hexOf(expiring), "nonce": "0x0",
 	})
 	switch {
+	case chain.Missing(err) && c.affords(ctx, from, calls):
+		return 0, fmt.Errorf("the chain would refuse the payment: %w", err)
 	case chain.Refused(err), err == nil && gas == nil:
 		return min(uint64(len(calls))*gasUnknown, maxGas), nil
 	case err != nil:
 		return 0, err
 	}
 	return min(uint64(*gas), maxGas) + gasBeside, nil
+}
+
+// affords reports whether an account has what some calls move of a token, and gas besides.
+func (c *Client) affords(ctx context.Context, from x402.Address, calls []Call) bool {
+	sum := money.New(maxFee)
+	for _, one := range calls {
+		t, is := transferIn(one)
+		if !is {
+			return false
+		}
+		sum = sum.AddSaturated(t.Amount)
+	}
+	have, err := c.Client.Balance(ctx, Network(), x402.Asset{Address: calls[0].To}, from)
+	return err == nil && have.Cmp(sum) >= 0
 }
 
 // header holds the needed fields of a block header.

@@ -16,7 +16,7 @@ func (c *Client) Transfers(ctx context.Context, q treasury.TransfersQuery) (trea
 	return a, err
 }
 
-// joined joins the transfers from some wallets to others, by transaction.
+// joined joins the transfers from some wallets, by transaction.
 func joined(list []treasury.Transfer, wallets []x402.Address) []treasury.Transfer {
 	type of struct {
 		transaction string
@@ -28,12 +28,14 @@ func joined(list []treasury.Transfer, wallets []x402.Address) []treasury.Transfe
 		k := of{t.Transaction, t.From}
 		at, known := first[k]
 		switch {
-		case slices.Contains(wallets, t.To) || !slices.Contains(wallets, t.From):
-		case known:
-			out[at].Value = out[at].Value.AddSaturated(t.Value)
-			continue
-		default:
+		case !slices.Contains(wallets, t.From):
+		case !known:
 			first[k] = len(out)
+		default:
+			out[at].Beside = out[at].Beside.AddSaturated(t.Value)
+			if t.Part = true; !slices.Contains(wallets, t.To) {
+				continue
+			}
 		}
 		out = append(out, t)
 	}

@@ -23,6 +23,9 @@ const (
 	payerNeeds = 10 * time.Second
 	// maxGas is the most gas that sponsors allow.
 	maxGas = 2_000_000
+	// gasEmpty is the gas that a transfer takes beside to a payee that has nothing. A payee may have sent its money on since
+	// the estimate, and a transaction without enough gas fails and costs it.
+	gasEmpty = 250_000
 	// maxPrice and maxTip bound the price of a unit of gas, in billionths of a billionth of a dollar.
 	maxPrice = 100_000_000_000
 	maxTip   = 10_000_000_000
@@ -154,6 +157,9 @@ func (r *Rail) price(ctx context.Context, from x402.Address, t *Transaction) (fe
 	}
 	if t.Gas, err = r.node.Gas(ctx, from, t.Calls); err != nil {
 		return fee, err
+	}
+	if !t.Sponsored {
+		t.Gas += uint64(len(t.Calls)) * gasEmpty
 	}
 	t.Gas = min(t.Gas, maxGas)
 	most, none := money.New(maxPrice), money.Amount{}

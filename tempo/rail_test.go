@@ -129,10 +129,10 @@ func TestRailAuthorizes(t *testing.T) {
 		name, request, more string
 		value, lasts        uint64
 	}{
-		{"plain", plain(""), "", 10_000 + 601, 25}, // 300,000 × 2,000,000,100
+		{"plain", plain(""), "", 10_000 + 1_101, 25}, // 550,000 × 2,000,000,100
 		{"sponsored", plain(`,"feePayer":true`), "", 10_000, 25},
-		{"splits", splits(split("1", "") + "," + split("9998", "")), "", 10_000 + 601, 25},
-		{"ends early", plain(""), `, expires="` + now.Add(12*time.Second).UTC().Format(time.RFC3339) + `"`, 10_000 + 601, 12},
+		{"splits", splits(split("1", "") + "," + split("9998", "")), "", 10_000 + 2_101, 25}, // for a transfer each
+		{"ends early", plain(""), `, expires="` + now.Add(12*time.Second).UTC().Format(time.RFC3339) + `"`, 10_000 + 1_101, 12},
 	} {
 		r := ask(t, c.request, c.more)
 		a, err := rail.Authorize(t.Context(), authorization(key, r), r)

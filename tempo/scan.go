@@ -75,7 +75,7 @@ func (c *Client) walletLogs(ctx context.Context, q pay.UsedQuery, to uint64) (al
 			}
 			logs[i].Transaction, logs[i].BlockHash = strings.ToLower(l.Transaction), strings.ToLower(l.BlockHash)
 		}
-		all = append(all, logs...)
+		all = append(all, slices.DeleteFunc(logs, ofNothing)...)
 	}
 	slices.SortStableFunc(all, func(a, b chain.LogEntry) int {
 		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.Index, b.Index))
@@ -114,7 +114,10 @@ func (c *Client) group(ctx context.Context, logs []chain.LogEntry, a *pay.UsedAn
 			return errOtherLogs
 		}
 		if len(l.Topics) == 3 {
-			u.Value = u.Value.AddSaturated(money.FromBytes32(value))
+			amount := money.FromBytes32(value)
+			if u.Value = u.Value.AddSaturated(amount); to == feeManager {
+				u.Fee = u.Fee.AddSaturated(amount)
+			}
 			if u.To.IsZero() {
 				u.To = to
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 	window = 300 * time.Second
 	// maxHeaders bounds the headers that are read to show that a transaction was not sent: that time at 0.2 s a block.
 	maxHeaders = 1500
+	// maxBlocks bounds the blocks that are asked for logs of a transaction past its validity: more than it was valid in. If
+	// it is elsewhere all the same, the headers tell.
+	maxBlocks = 2 * maxHeaders
 	// headersAtOnce bounds the calls that are out at once.
 	headersAtOnce = 8
 
@@ -71,7 +75,11 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (t pay.Trace, basi
 	if err != nil {
 		return t, nil, err
 	}
-	logs, err := c.memoLogs(ctx, q, start.Number, head.Number)
+	top := head.Number
+	if !safe.Time.Before(ends) { // however long ago that is
+		top = min(top, start.Number+maxBlocks)
+	}
+	logs, err := c.memoLogs(ctx, q, start.Number, top)
 	if err != nil {
 		return t, nil, err
 	}
@@ -118,7 +126,7 @@ func (c *Client) memoLogs(ctx context.Context, q pay.TraceQuery, from, to uint64
 			continue
 		}
 		if err == nil {
-			err = fits(q, logs, from, last)
+			logs, err = fitting(q, logs, from, last)
 		}
 		if err != nil {
 			return nil, err
@@ -131,16 +139,23 @@ func (c *Client) memoLogs(ctx context.Context, q pay.TraceQuery, from, to uint64
 	return all, nil
 }
 
-// fits refuses logs that the filter does not select.
-func fits(q pay.TraceQuery, logs []chain.LogEntry, from, to uint64) error {
+// fitting returns the logs of transfers. It refuses those that the filter does not select.
+func fitting(q pay.TraceQuery, logs []chain.LogEntry, from, to uint64) ([]chain.LogEntry, error) {
 	for _, l := range logs {
 		if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||
 			!x402.ValidTransaction(l.Transaction) || !x402.ValidTransaction(l.BlockHash) ||
 			!chain.HasTopics(l, topicMemo, chain.AddressTopic(q.Authorization.From), "", q.Authorization.Nonce.String()) {
-			return errOtherLogs
+			return nil, errOtherLogs
 		}
 	}
-	return nil
+	return slices.DeleteFunc(logs, ofNothing), nil
+}
+
+// ofNothing reports whether a log is of a transfer of 0. Any account can make one from any wallet, with any memo: it needs
+// no allowance.
+func ofNothing(l chain.LogEntry) bool {
+	value, err := x402.ParseNonce(l.Data) // any 32 bytes
+	return err == nil && value == x402.Nonce{}
 }
 
 // only returns the one log, since the chain takes a transaction once.
@@ -180,7 +195,7 @@ func (c *Client) absent(ctx context.Context, q pay.TraceQuery, ends time.Time) (
 		filter["blockHash"] = h.hash
 		var found []chain.LogEntry
 		if err = c.Call(ctx, &found, "eth_getLogs", filter); err == nil {
-			err = fits(q, found, h.number, h.number)
+			found, err = fitting(q, found, h.number, h.number)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -107,6 +107,39 @@ func TestTraceOfALiar(t *testing.T) {
 	}
 }
 
+// Any account can log a transfer of nothing from any wallet, with the memo of its payment. It is no payment, and hides none.
+func TestTraceOfNothing(t *testing.T) {
+	t.Parallel()
+	q, logs := paid(t)
+	nothing := logs[1]
+	nothing.amount = 0
+	final := at(time.Minute)
+	for _, lies := range []bool{false, true} {
+		n := &node{t: t, final: final, head: final, used: at(3 * time.Second), receipt: []entry{nothing}, withholdsRange: lies}
+		if got, err := n.open().Trace(t.Context(), q); err != nil || got.Used || got.SafeTime.Unix() < int64(q.Authorization.ValidBefore) {
+			t.Errorf("alone: %+v, %v", got, err)
+		}
+		n.receipt = append([]entry{nothing}, logs...)
+		if got, err := n.open().Trace(t.Context(), q); err != nil || !got.Used || got.Moved != money.New(10_052) {
+			t.Errorf("before the payment: %+v, %v", got, err)
+		}
+	}
+}
+
+// However long ago a payment ended, its time alone is looked through.
+func TestTraceLongAgo(t *testing.T) {
+	t.Parallel()
+	long := at(30 * 24 * time.Hour)
+	q, _ := paid(t)
+	n := &node{t: t, final: long, head: long}
+	if got, err := n.open().Trace(t.Context(), q); err != nil || got.Used {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if asked := n.calls["eth_getLogs"]; asked > 3 {
+		t.Errorf("%d questions for logs", asked)
+	}
+}
+
 // Looks at payments of one time read the headers once.
 func TestTraceReadsHeadersOnce(t *testing.T) {
 	t.Parallel()

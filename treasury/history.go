@@ -51,6 +51,19 @@ type Transfer struct {
 	Transaction string // 0x + 64 hex, lower case
 	Block       uint64
 	Index       uint64 // its place among the logs of the block
+	// Beside holds what From has moved to others in the same transaction, where that is one payment: gas, and the parts of
+	// further payees.
+	Beside money.Amount
+	// Part: another transfer of the transaction has this one in its Beside. It is listed because its payee is a wallet, too.
+	Part bool
+}
+
+// Left returns what has left From.
+func (t Transfer) Left() money.Amount {
+	if t.Part {
+		return money.Amount{}
+	}
+	return t.Value.AddSaturated(t.Beside)
 }
 
 const (
@@ -240,7 +253,7 @@ func (h *History) wind(w x402.Address, now money.Amount, block uint64) (money.Am
 		}
 		var over, under bool
 		if t.From == w {
-			now, over = now.Add(t.Value)
+			now, over = now.Add(t.Left())
 		}
 		if t.To == w {
 			now, under = now.Sub(t.Value)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRestoredBehindACharge loses what purser has paid by MPP after its backup. Each challenge has chosen its nonce, and a
-// repeat gets a fresh one. All the same, no order is paid again under its idempotency key.
+// repeat gets a fresh one. All the same, no order is paid again under its idempotency key, and no withdrawal moves twice.
 func TestRestoredBehindACharge(t *testing.T) {
 	t.Parallel()
 	shop, address := openShop(t, mppshop.Options{})
@@ -31,6 +31,14 @@ func TestRestoredBehindACharge(t *testing.T) {
 	start()
 	a := newAgent(t, p)
 	a.joinTempo(t)
+	purse := newAgentOnTempo(t, p)
+	withdraw := func() {
+		t.Helper()
+		p.Must(t, "wallets", "withdraw", purse.tempo.String(), "--to", "0x00000000000000000000000000000000000000bb", "--amount", "0.01", "--yes", "--admin", p.Admin())
+		if n := purse.debits(t); n != 1 {
+			t.Errorf("%d withdrawals", n)
+		}
+	}
 	buy := func(url, order string) process.Answer {
 		t.Helper()
 		got, err := process.Ask(t.Context(), a.proxied(), "GET", url, "", "Idempotency-Key", order)
@@ -55,6 +63,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 	if n := a.debits(t); n != len(orders) {
 		t.Fatalf("%d debits", n)
 	}
+	withdraw()
 	p.Kill()
 	if err := os.Rename(backup, p.File()); err != nil {
 		t.Fatal(err)
@@ -67,7 +76,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal([]byte(got.Body), &h)
 		}
-		if err != nil || h.Reconciling.Booked != len(orders) {
+		if err != nil || h.Reconciling.Booked != len(orders)+1 {
 			return fmt.Sprint(err, " ", got.Body)
 		}
 		return ""
@@ -86,11 +95,14 @@ func TestRestoredBehindACharge(t *testing.T) {
 	if n, seen := a.debits(t), shop.Count(""); n != len(orders) || seen.Distinct != 3 {
 		t.Errorf("%d debits, %+v", n, seen)
 	}
+	withdraw()
 	for _, order := range []string{"one", "on-tempo"} {
 		if got := buy(orders[order], "another-"+order); got.Status != http.StatusOK {
 			t.Errorf("another order: %d %s", got.Status, got.Body)
 		}
 	}
 	a.requireBooks(t, len(orders)+2)
+	a.requireStatement(t, a.tempo)
+	a.requireStatement(t, purse.tempo)
 	p.End(t)
 }

@@ -2,15 +2,18 @@ package tempo
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +27,7 @@ import (
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/protocol/mpp"
 	"github.com/purserpay/purser/tempo"
+	"github.com/purserpay/purser/treasury"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -69,6 +73,7 @@ type payer struct {
 	rail  *tempo.Rail
 	key   *x402.Key
 	asked int
+	payee x402.Address
 }
 
 const funds = 1_000_000
@@ -79,7 +84,7 @@ func newPayer(t *testing.T) *payer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &payer{t: t, chain: start(t), key: key}
+	p := &payer{t: t, chain: start(t), key: key, payee: x402.EVMAddress([20]byte{19: 0xbb})}
 	p.rpc = open(t, p.chain.URL)
 	p.rail = tempo.NewRail(p.rpc, nil)
 	if err := p.chain.Fund(t.Context(), common.Address(key.Address().EVM()), funds); err != nil {
@@ -101,7 +106,7 @@ func (p *payer) balance() uint64 {
 func (p *payer) sign(valid time.Duration, details string) (q pay.TraceQuery, signed string) {
 	p.t.Helper()
 	p.asked++
-	request := fmt.Sprintf(`{"amount":"10000","currency":"%s","recipient":"0x00000000000000000000000000000000000000bb","methodDetails":{"chainId":4217%s}}`, process.TempoToken, details)
+	request := fmt.Sprintf(`{"amount":"10000","currency":"%s","recipient":"%s","methodDetails":{"chainId":4217%s}}`, process.TempoToken, p.payee, details)
 	list, _, err := mpp.Parse([]string{fmt.Sprintf(`Payment id="%d", realm="r", method="tempo", intent="charge", request="%s"`, p.asked, base64.RawURLEncoding.EncodeToString([]byte(request)))})
 	if err != nil {
 		p.t.Fatal(err)
@@ -141,6 +146,39 @@ func (p *payer) trace(c *tempo.Client, q pay.TraceQuery) pay.Trace {
 		p.t.Fatal(err)
 	}
 	return got
+}
+
+// lend lets another account move the payer's money.
+func (p *payer) lend() {
+	p.t.Helper()
+	token, bank := tempo.Network().Assets[1].Address, common.HexToAddress(process.TempoBank)
+	approve := tempo.Transaction{
+		ChainID: process.TempoChainID, MaxFee: money.New(100_000_000_000), Gas: 1_000_000, ValidBefore: uint64(time.Now().Add(20 * time.Second).Unix()), FeeToken: token,
+		Calls: []tempo.Call{{To: token, Data: slices.Concat(common.FromHex("095ea7b3"), common.LeftPadBytes(bank[:], 32), common.LeftPadBytes([]byte{0xff, 0xff, 0xff, 0xff}, 32))}},
+	}
+	s, err := p.key.Sign(approve.Digest())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	b, err := approve.Signed(s)
+	if err == nil {
+		err = p.rpc.Submit(p.t.Context(), "0x"+common.Bytes2Hex(b))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// leave has that account take all of the payer's money but some.
+func (p *payer) leave(rest uint64) {
+	p.t.Helper()
+	bank, taken := common.HexToAddress(process.TempoBank), new(big.Int).SetUint64(p.balance()-rest)
+	if err := p.chain.Call(p.t.Context(), "transferFrom(address,address,uint256)", p.key.Address().Bytes(), bank[:], taken.Bytes()); err != nil {
+		p.t.Fatal(err)
+	}
+	if have := p.balance(); have != rest {
+		p.t.Fatalf("%d are left", have)
+	}
 }
 
 // until traces until a condition holds.
@@ -187,6 +225,113 @@ func TestTakenOnce(t *testing.T) {
 		if now := p.balance(); now != before-moved {
 			t.Errorf("sent again, it moved %d more", before-moved-now)
 		}
+	}
+}
+
+// Any account can log a transfer of nothing from any wallet, with the memo of its payment. It is no payment, and hides none.
+func TestTransfersOfNothing(t *testing.T) {
+	t.Parallel()
+	p := newPayer(t)
+	nothing := func(q pay.TraceQuery) {
+		t.Helper()
+		a := q.Authorization
+		if err := p.chain.Call(t.Context(), "transferFromWithMemo(address,address,uint256,bytes32)", a.From.Bytes(), a.To.Bytes(), nil, a.Nonce[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, signed := p.sign(25*time.Second, "")
+	nothing(q)
+	if got := p.trace(p.rpc, q); got.Used {
+		t.Fatalf("used before it was sent: %+v", got)
+	}
+	if err := p.rpc.Submit(t.Context(), signed); err != nil {
+		t.Fatal(err)
+	}
+	got := p.until(q, 10*time.Second, func(got pay.Trace) bool { return got.SafeLogs })
+	moved := money.New(funds - p.balance())
+	if got.Moved != moved {
+		t.Errorf("%+v, and %s have left", got, moved)
+	}
+	safe, err := p.rpc.Safe(t.Context(), q.Network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.rpc.Used(t.Context(), pay.UsedQuery{Network: q.Network, Asset: q.Asset, Wallets: []x402.Address{q.Authorization.From}, From: 1, To: safe.Number, Safe: safe})
+	if err != nil || len(all.Used) != 1 || all.Used[0].Value != moved || all.Used[0].Value.SubSaturated(all.Used[0].Fee) != money.New(10_000) || len(all.Unexplained) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	q, _ = p.sign(11*time.Second, "")
+	nothing(q)
+	ends := time.Unix(int64(q.Authorization.ValidBefore), 0)
+	if got := p.until(q, 30*time.Second, func(got pay.Trace) bool { return !got.SafeTime.Before(ends) }); got.Used || got.SafeUsed {
+		t.Errorf("never sent: %+v", got)
+	}
+}
+
+// estimating is an RPC that estimates gas, which the local chain's does not.
+type estimating struct {
+	tempo.Node
+	gas uint64
+}
+
+func (e estimating) Gas(context.Context, x402.Address, []tempo.Call) (uint64, error) {
+	return e.gas, nil
+}
+
+// A payee sends on all that it has while a payment is on its way. That takes more gas than was estimated, and the payment
+// has it.
+func TestPayeeThatSendsOn(t *testing.T) {
+	t.Parallel()
+	p, payee := newPayer(t), newPayer(t)
+	p.payee = payee.key.Address()
+	payee.lend()
+	q, signed := p.sign(25*time.Second, "")
+	if err := p.rpc.Submit(t.Context(), signed); err != nil {
+		t.Fatal(err)
+	}
+	got := p.until(q, 10*time.Second, func(got pay.Trace) bool { return got.Used })
+	var receipt struct{ GasUsed chain.Quantity }
+	if err := p.rpc.Call(t.Context(), &receipt, "eth_getTransactionReceipt", got.Transaction); err != nil {
+		t.Fatal(err)
+	}
+	p.rail = tempo.NewRail(estimating{p.rpc, uint64(receipt.GasUsed) + 5_000}, nil)
+	q, signed = p.sign(25*time.Second, "")
+	payee.leave(0)
+	if err := p.rpc.Submit(t.Context(), signed); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.until(q, 10*time.Second, func(got pay.Trace) bool { return got.Used }); payee.balance() != 10_000 {
+		t.Errorf("%+v, and the payee has %d", got, payee.balance())
+	}
+}
+
+// A transaction that fails moves no price, and its gas costs the wallet all the same. The transfers tell of it.
+func TestFails(t *testing.T) {
+	t.Parallel()
+	p := newPayer(t)
+	p.lend()
+	p.rail = tempo.NewRail(estimating{p.rpc, 50_000}, nil)
+	q, signed := p.sign(15*time.Second, "")
+	left := q.Authorization.Value.SubSaturated(money.New(9_900)).Big().Uint64() // for gas, and too little for the price
+	p.leave(left)
+	if err := p.rpc.Submit(t.Context(), signed); err == nil {
+		t.Fatal("it did not fail")
+	}
+	ends := time.Unix(int64(q.Authorization.ValidBefore), 0)
+	if got := p.until(q, 30*time.Second, func(got pay.Trace) bool { return !got.SafeTime.Before(ends) }); got.Used || got.SafeUsed {
+		t.Errorf("%+v", got)
+	}
+	safe, err := p.rpc.Safe(t.Context(), q.Network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := p.rpc.Transfers(t.Context(), treasury.TransfersQuery{Network: q.Network, Asset: q.Asset, Wallets: []x402.Address{q.Authorization.From}, From: 1, To: safe.Number})
+	if err != nil || len(list.Transfers) == 0 {
+		t.Fatal(err)
+	}
+	gas := left - p.balance()
+	if last := list.Transfers[len(list.Transfers)-1]; gas == 0 || last.Left() != money.New(gas) || last.From != q.Authorization.From {
+		t.Errorf("%d was paid for gas: %+v", gas, list)
 	}
 }
 

@@ -24,7 +24,7 @@ type movement struct {
 }
 
 func movementOf(m treasury.Transfer, withTransaction bool) movement {
-	name := movement{"", strings.ToLower(m.To.String()), m.Value}
+	name := movement{"", strings.ToLower(m.To.String()), m.Left()}
 	if withTransaction {
 		name.transaction = m.Transaction
 	}
@@ -61,10 +61,10 @@ func (t *Tally) Compare(name WalletName, h treasury.History, open []OpenPayment)
 			w.deposits = append(w.deposits, m)
 			moved.Add(&moved, m.Value.Big())
 		}
-		if m.From == owner {
+		if m.From == owner && !m.Part {
 			left = append(left, &h.Transfers[i])
 			if inside {
-				moved.Sub(&moved, m.Value.Big())
+				moved.Sub(&moved, m.Left().Big())
 			}
 		}
 	}
@@ -158,9 +158,9 @@ func (w *tally) comparePayment(p *paid, h treasury.History) {
 // strangeTransfer notes a transfer that is not booked.
 func (w *tally) strangeTransfer(m treasury.Transfer, open []OpenPayment) {
 	d := Difference{Reason: NotBooked, Block: m.Block, Transaction: m.Transaction, Other: m.To.String()}
-	d.Amount.Neg(m.Value.Big())
+	d.Amount.Neg(m.Left().Big())
 	for i, p := range open {
-		if p.ID != "" && p.To == m.To && p.Amount == m.Value {
+		if p.ID != "" && p.To == m.To && m.Value.Cmp(p.Amount) <= 0 && p.Amount.Cmp(m.Left()) <= 0 { // gas is no price
 			d.Reason, d.PaymentID, d.Host, d.Tool = Open, p.ID, p.Host, p.Tool
 			open[i].ID = "" // it moves money once
 			break
@@ -209,22 +209,22 @@ func (t *Tally) ChainBookings(timeOf func(network string, block uint64) (time.Ti
 	times := map[place]time.Time{}
 	for _, name := range t.Wallets() {
 		w := t.wallets[name]
-		add := func(kind Kind, m treasury.Transfer, other x402.Address) {
+		add := func(kind Kind, m treasury.Transfer, amount money.Amount, other x402.Address) {
 			at, known := times[place{name.Network, m.Block}]
 			if !known && err == nil {
 				at, err = timeOf(name.Network, m.Block)
 				times[place{name.Network, m.Block}] = at
 			}
 			list = append(list, Booking{
-				ID: fmt.Sprintf("%s.%d.%s", m.Transaction, m.Index, kind), Kind: kind, At: at, Amount: m.Value, Symbol: w.Symbol, Digits: w.Digits,
+				ID: fmt.Sprintf("%s.%d.%s", m.Transaction, m.Index, kind), Kind: kind, At: at, Amount: amount, Symbol: w.Symbol, Digits: w.Digits,
 				Network: name.Network, Wallet: w.Address, WalletID: w.WalletID, Transaction: m.Transaction, Other: other.String(), Flags: []string{},
 			})
 		}
 		for _, m := range w.deposits {
-			add(Deposit, m, m.From)
+			add(Deposit, m, m.Value, m.From)
 		}
 		for _, m := range w.strange {
-			add(Unbooked, m, m.To)
+			add(Unbooked, m, m.Left(), m.To)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Booking) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })

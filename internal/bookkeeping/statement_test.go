@@ -72,6 +72,14 @@ func (m *month) moves(from, to x402.Address, amount, block uint64, transaction s
 	}
 }
 
+// besides has the last transfer move more to others.
+func (m *month) besides(amount uint64) {
+	m.history.Transfers[len(m.history.Transfers)-1].Beside = money.New(amount)
+	ends := m.history.Balances[m.owner]
+	ends[1], _ = ends[1].Sub(money.New(amount))
+	m.history.Balances[m.owner] = ends
+}
+
 // pays moves the money of a booking.
 func (m *month) pays(b Booking, block uint64) {
 	to, _ := x402.ParseAddress(b.Other)
@@ -185,6 +193,16 @@ func TestDifferences(t *testing.T) {
 			m.books(5, noon.Add(time.Minute))
 			return nil
 		}, []Reason{Timing}, Explained},
+		"open, with gas": {func(m *month) []OpenPayment {
+			m.moves(m.owner, x402.EVMAddress([20]byte{19: 9}), 5, 120, "0xe")
+			m.besides(2)
+			return []OpenPayment{{ID: "p", To: x402.EVMAddress([20]byte{19: 9}), Amount: money.New(5)}}
+		}, []Reason{Open}, Explained},
+		"with gas": {func(m *month) []OpenPayment {
+			m.moves(m.owner, x402.EVMAddress([20]byte{19: 9}), 3, 120, m.books(5, noon).Transaction)
+			m.besides(2)
+			return nil
+		}, nil, Equal},
 		"to itself": {func(m *month) []OpenPayment { m.moves(m.owner, m.owner, 5, 120, "0xe"); return nil }, []Reason{NotBooked}, Differs},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -342,7 +342,7 @@ func All() []Reason {
 		},
 		{
 			Word: "network-unready", Group: Unsent, Codes: codes{pay.CodeUnready},
-			Why:       "purser makes payments on this network (Tempo) with the help of its RPC, and that does not answer; or gas is too dear at the moment, or the challenge ends too soon",
+			Why:       "purser makes payments on this network (Tempo) with the help of its RPC, and that does not answer; or gas is too dear at the moment, the challenge ends too soon, or the chain would refuse the payment",
 			Developer: "repeat the request a little later; the detail says why",
 			Operator:  "`purser status` says since when the RPC is down; see [its alarm](operating.md#purserrpcdown)",
 		},

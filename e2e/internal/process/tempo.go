@@ -32,8 +32,8 @@ const (
 	// TempoSponsor is the private key of an account with money, which everybody knows.
 	TempoSponsor = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 
-	// tempoBank is an account with money whose transactions the node signs.
-	tempoBank = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+	// TempoBank is an account with money whose transactions the node signs.
+	TempoBank = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 )
 
 // Tempo is a local chain of Tempo with a block each second.
@@ -72,15 +72,25 @@ func StartTempo(t testing.TB) (*Tempo, error) {
 
 // Fund gives an account some of the token, in its smallest unit. It returns once it is there.
 func (c *Tempo) Fund(ctx context.Context, to common.Address, amount int64) error {
-	selector := crypto.Keccak256([]byte("transfer(address,uint256)"))[:4]
-	data := slices.Concat(selector, common.LeftPadBytes(to[:], 32), common.LeftPadBytes(big.NewInt(amount).Bytes(), 32))
+	if err := c.Call(ctx, "transfer(address,uint256)", to[:], big.NewInt(amount).Bytes()); err != nil {
+		return fmt.Errorf("fund %s on tempo: %w", to, err)
+	}
+	return nil
+}
+
+// Call has an account with money call a function of the token. It returns once that is in a block.
+func (c *Tempo) Call(ctx context.Context, function string, arguments ...[]byte) error {
+	data := crypto.Keccak256([]byte(function))[:4]
+	for _, one := range arguments {
+		data = append(data, common.LeftPadBytes(one, 32)...)
+	}
 	var hash common.Hash
-	ask := map[string]any{"from": tempoBank, "to": TempoToken, "data": hexutil.Bytes(data)}
+	ask := map[string]any{"from": TempoBank, "to": TempoToken, "data": hexutil.Bytes(data)}
 	c.funding.Lock()
 	err := c.client.Client().CallContext(ctx, &hash, "eth_sendTransaction", ask)
 	c.funding.Unlock()
 	if err != nil {
-		return fmt.Errorf("fund %s on tempo: %w", to, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -89,16 +99,16 @@ func (c *Tempo) Fund(ctx context.Context, to common.Address, amount int64) error
 		err := c.client.Client().CallContext(ctx, &receipt, "eth_getTransactionReceipt", hash)
 		switch {
 		case err != nil:
-			return fmt.Errorf("fund %s on tempo: %w", to, err)
+			return err
 		case receipt != nil && receipt.Status == 1:
 			return nil
 		case receipt != nil:
-			return fmt.Errorf("fund %s on tempo: %s failed", to, hash)
+			return fmt.Errorf("%s failed", hash)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("fund %s on tempo: %s is in no block", to, hash), ctx.Err())
+			return errors.Join(fmt.Errorf("%s is in no block", hash), ctx.Err())
 		}
 	}
 }
