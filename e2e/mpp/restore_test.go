@@ -22,13 +22,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 	official := env.seller(t, mppx)
 	// Its clock is never set, but recovery does not pause between two looks.
 	p := env.purserAt(t, process.Failpoints, filepath.Join(t.TempDir(), "restored"), append(env.onTempo(t), process.NewClock(t).Setting())...)
-	start := func() {
-		t.Helper()
-		if err := p.Open(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	start()
+	p.Start(t)
 	a := newAgent(t, p)
 	a.joinTempo(t)
 	purse := newAgentOnTempo(t, p)
@@ -69,7 +63,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	start()
+	p.Start(t)
 	process.Eventually(t, time.Minute, func() string {
 		got, err := process.Ask(t.Context(), direct, "GET", p.URL("/health"), "")
 		var h struct{ Reconciling struct{ Booked int } }
@@ -83,7 +77,7 @@ func TestRestoredBehindACharge(t *testing.T) {
 	})
 	p.End(t)
 	p.LongAgo(t)
-	start()
+	p.Start(t)
 	if out, err := p.Command(t, "reconcile", "--wait"); err != nil {
 		t.Fatal(out)
 	}
