@@ -40,8 +40,11 @@ type Request struct {
 	Again string
 	// MaxAmount bounds what a new payment may cost, in the smallest unit; nil: the key's policy does.
 	MaxAmount *money.Amount
-	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat. Unpaid: nor does a repeat of it.
-	OnlyRepeat, Unpaid bool
+	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
+	OnlyRepeat bool
+	// Unpaid: the request is one that is never paid for, such as a prefetch. The payer tells operators nothing of it, and the
+	// request that comes next is no repeat of it.
+	Unpaid bool
 
 	// Redirects places the request among the redirects of paid answers; nil on REST.
 	Redirects *Redirects

@@ -62,10 +62,10 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	if declined == nil {
 		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
-		if declined = p.authorize(ctx, b.New, c.requirement); declined == nil {
+		if declined = p.authorize(ctx, b.New, c.requirement, b.Order); declined == nil {
+			b.holdAll()
 			declined = r.bears(b.New)
 		}
-		b.holdAll()
 	}
 	if declined != nil { // a repeat is served all the same
 		b.Declined, b.Proposal = declined, Proposal{}

@@ -137,8 +137,8 @@ func (p *Payer) assetOf(row *Payment) (n x402.Network, a x402.Asset, err error) 
 }
 
 // authorize completes the authorization of a new payment on a rail that package x402 does not know, or says why the
-// rail cannot: *UnreadyError, *QuestionsError.
-func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement) error {
+// rail cannot: *UnreadyError, *QuestionsError. order is the mark of its idempotency key.
+func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requirement, order uint64) error {
 	rail := p.other(row.Authorization.Rail)
 	if rail == nil {
 		return nil
@@ -147,7 +147,7 @@ func (p *Payer) authorize(ctx context.Context, row *Payment, req x402.Requiremen
 		return err
 	}
 	if _, short := rail.(Marking); short {
-		row.Authorization.Nonce = p.shortNonce(row.KeyID, p.orderMark(row.KeyID, row.IdempotencyKey))
+		row.Authorization.Nonce = p.shortNonce(row.KeyID, order)
 	}
 	n := rail.Network()
 	asset, _ := n.Asset(req.Asset)

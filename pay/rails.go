@@ -77,6 +77,7 @@ func (p *Payer) takes(req x402.Requirement, network string) error {
 	return nil
 }
 
+// needsRPC says why nothing is paid that only an RPC of a network can tell of.
 func (p *Payer) needsRPC(network string) string {
 	return "purser pays it with an RPC of " + network + " only (" + p.opts.Names.of(SourceRPC, network) + ")"
 }

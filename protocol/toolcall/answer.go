@@ -43,7 +43,7 @@ func (c *Call) Sort(message []byte) Kind {
 // SortBeginning is Sort for a message of which only the beginning is known, in a stream or body of the call's own. failed:
 // it is an error. It is Other if it does not say what it is.
 func (c *Call) SortBeginning(of []byte) (k Kind, failed bool) {
-	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(of, []byte(mark))))
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(of, []byte(byteOrderMark))))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return Other, false
 	}
@@ -78,7 +78,7 @@ func (c *Call) Named(id string) bool { return sameID(json.RawMessage(id), c.id) 
 
 // Adopt returns the answer to another call with the same content as an answer to this one.
 func (c *Call) Adopt(answer []byte) []byte {
-	return with(bytes.TrimPrefix(answer, []byte(mark)), member{"id", c.id})
+	return with(bytes.TrimPrefix(answer, []byte(byteOrderMark)), member{"id", c.id})
 }
 
 // sameID reports whether a server's id is that of a call as clients compare them: official ones take the text "1" and

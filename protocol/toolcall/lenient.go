@@ -9,8 +9,8 @@ import (
 // Clients have no bound, and what is deeper is never terms.
 const maxDeep = 1000
 
-// mark stands before texts of some servers. Clients leave it out.
-const mark = "\ufeff"
+// byteOrderMark stands before texts of some servers. Clients leave it out.
+const byteOrderMark = "\ufeff"
 
 // lenient returns a text as clients read it that take more than package json does: without a byte order mark, with 0 in
 // the place of Python's words for numbers that are none, and with 0 in the place of values that are nested too deeply.
@@ -22,7 +22,7 @@ func lenient(text []byte) []byte {
 			out = append(out, c)
 		}
 	}
-	text = bytes.TrimPrefix(text, []byte(mark))
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {
